@@ -1,5 +1,5 @@
 // A number that was just closed is not open for any call, whichever argument takes it.
-// ways: short both patched kernel host cached fuse
+// ways: short both patched kernel host cached cached-fuse fuse
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

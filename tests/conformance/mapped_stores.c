@@ -1,5 +1,5 @@
 // Stores through a shared mapping and writes to other bytes of the same pages, at once: none of either is lost.
-// ways: short both patched kernel host cached
+// ways: short both patched kernel host cached cached-fuse
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // A file without a name is still a file: what was open stays readable, and its space goes with the last close.
-// ways: short both patched kernel host cached fuse
+// ways: short both patched kernel host cached cached-fuse fuse
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Paths by every call that reads, through symlinks, dots, slashes, what is missing and what is no directory: results and errors.
-// ways: short both host cached fuse kernel
+// ways: short both host cached cached-fuse fuse kernel
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -12,6 +12,7 @@
 #           patched  short, with system calls patched  kernel  bypath mount alone
 #           host     a directory of the kernel's       fuse  the same behind bindfs
 #           cached   the same behind a cache image; what is below in the end must be the same too
+#           cached-fuse  the same with bindfs behind it
 #   own
 #       A script that makes what it needs, with $bypath, in an empty working directory on tmpfs. It must end with 0.
 # and, if it wants, `needs: PROGRAM…` (left out, loudly, where one is missing), `seconds: N` (60), `flags: …` (of the C
@@ -73,6 +74,12 @@ by() {
         mkdir "$work/here/d"
         "$bypath" run $options --mount "host:$work/here/d:$at,cache=$image:$(said size "$source" 256M)" -- "$@"
         wait_until not_marked "$work/here/d"
+        bash "$work/tree" "$work/here/d" | sed -n 's/^w\///p' | diff -a "$work/tree.tmpfs" - || echo 'the directory below is another'
+        "$bypath" check "$image" >"$work/check" 2>&1 || { echo 'the image is damaged:' && tail -3 "$work/check"; }
+        ;;
+    cached-fuse)
+        mkdir "$work/here/d"
+        "$bypath" run $options --mount "fuse:bindfs -f $work/here/d @:$at,cache=$image:$(said size "$source" 256M)" -- "$@"
         bash "$work/tree" "$work/here/d" | sed -n 's/^w\///p' | diff -a "$work/tree.tmpfs" - || echo 'the directory below is another'
         "$bypath" check "$image" >"$work/check" 2>&1 || { echo 'the image is damaged:' && tail -3 "$work/check"; }
         ;;

@@ -1,5 +1,5 @@
 // splice between files and pipes, with and without positions; tee knows pipes only.
-// ways: short both patched kernel host cached
+// ways: short both patched kernel host cached cached-fuse
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // The mode of a symlink cannot be changed, by whatever way it is reached.
-// ways: short both patched kernel host cached
+// ways: short both patched kernel host cached cached-fuse
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
-    ("bypath-writeback", &["bypath-base", "bypath-cache", "bypath-engine", "bypath-format", "bypath-pm"]),
+    ("bypath-writeback", &["bypath-base", "bypath-cache", "bypath-engine", "bypath-format", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",

@@ -28,9 +28,11 @@ impl Key {
 impl Cache {
     /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        let before = self.names_lead()?;
         let path = self.path(dir, name)?;
         let (handle, original) = self.lower.at(cx, &path)?;
         let target = Target::of(cx, &handle, &original)?;
+        self.names_led(before)?;
         self.bring(&own(cx), dir, name, &original, target.bytes())
     }
 

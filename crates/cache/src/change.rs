@@ -82,6 +82,9 @@ impl Cache {
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
             self.touch_node(cx, node, NONE)?;
+            if self.goes_by_names() {
+                self.fs().note_move()?;
+            }
             self.native.link(cx, node, dir, name)?;
             self.fs().count_names(&own(cx), node, 1)
         })
@@ -172,7 +175,7 @@ impl Cache {
         self.change(cx, &dirs, || {
             self.touch_name(cx, from_dir, from)?;
             self.touch_name(cx, to_dir, to)?;
-            if moves {
+            if moves || self.goes_by_names() {
                 self.fs().note_move()?;
             }
             let rename = || self.native.rename(cx, from_dir, from, to_dir, to, mode);

@@ -149,12 +149,14 @@ impl Cache {
         pass: &mut Pass,
     ) -> Result<()> {
         pass.round.looked += 1;
+        let before = self.names_lead()?;
         let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
         let original = match handle.child(cx, text(name, &mut [0; 256])?) {
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
             original => Some(original?),
         };
+        self.names_led(before)?;
         let Some(original) = original else {
             pass.round.gone += 1;
             return self.remove_name(&own(cx), dir, name, (node, Some(&known.stamp)), depth);
@@ -172,6 +174,7 @@ impl Cache {
                 return self.refresh_rights(cx, node, &original, &known.stamp);
             }
             let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
+            self.names_led(before)?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
         }
         if known.stamp == original.stamp {

@@ -19,7 +19,6 @@
 //!
 //! Changes are made here, by the engine; that they will be is noted before ([`touch`], [`change`]). Who writes back makes the
 //! directory below equal to the tree (`bypath-writeback`); who asks below for what has moved here waits for it ([`settle`]).
-//! A daemon behind a cache can be read only: every change is `EROFS`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -93,8 +92,12 @@ impl Cache {
         let cx = own(cx);
         let top = |name| fs.lookup(&cx, fs.root_node(), name);
         let (tree, links, touched, mapped) = (top(TREE)?, top(LINKS)?, top(touch::TOUCHED)?, top(touch::MAPPED)?);
-        let changes = if matches!(origin, Origin::Directory(_)) { changes } else { Changes::Refused };
         Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links, touched, mapped, changes })
+    }
+
+    /// The cache in this image, to be looked at alone: what is behind it is not asked for anything.
+    pub fn alone(cx: &Cx, fs: &'static Fs) -> Result<Cache> {
+        Cache::new(cx, fs, &Origin::Directory(b"/dev/null"), Changes::Refused)
     }
 
     /// The directory that the mount shows.
@@ -112,7 +115,12 @@ impl Cache {
         self.mapped
     }
 
-    /// The directory below.
+    /// What is behind it, if that is a daemon.
+    pub fn daemon(&self) -> Option<&'static dyn vfs::cached::Below> {
+        self.lower.as_daemon()
+    }
+
+    /// The directory below; empty if a daemon is behind it.
     pub fn place(&self) -> &[u8] {
         self.lower.root()
     }

@@ -11,7 +11,30 @@ use base::{Cx, Errno, Error, Node, Result};
 /// How often something is asked again.
 const ATTEMPTS: u32 = 4;
 
+/// How many moves there had been.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moves(u64);
+
 impl Cache {
+    /// Whether a name is all that says which file it is below: a daemon's numbers say nothing. Then every move counts as
+    /// one of a directory does, and no name below is believed between a move here and the round that makes it there.
+    pub(crate) fn goes_by_names(&self) -> bool {
+        self.lower.as_daemon().is_some()
+    }
+
+    /// Before something below is looked at by its name: `ESTALE` while names there may lead to another file than here.
+    pub(crate) fn names_lead(&self) -> Result<Moves> {
+        match self.fs().directory_moves()? {
+            (_, false) if self.goes_by_names() => Err(Errno::ESTALE.into()),
+            (moved, _) => Ok(Moves(moved)),
+        }
+    }
+
+    /// Whether they still led where they do here when it was looked at.
+    pub(crate) fn names_led(&self, before: Moves) -> Result<()> {
+        if !self.goes_by_names() || self.names_lead()? == before { Ok(()) } else { Err(Errno::ESTALE.into()) }
+    }
+
     /// Asks below, once all is where it belongs there.
     pub(crate) fn settled<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = Err(Errno::ESTALE.into());

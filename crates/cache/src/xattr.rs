@@ -14,7 +14,9 @@ impl Cache {
             return Ok(None);
         };
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
+        let before = self.names_lead()?;
         let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
+        self.names_led(before)?;
         if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());
         }

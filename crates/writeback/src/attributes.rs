@@ -1,6 +1,6 @@
 //! Owner, mode, extended attributes, times: as they are here.
 
-use crate::below::{Dir, errno, join};
+use crate::below::{ATTRIBUTES_MAX, Dir, join};
 use crate::plan::{if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Cx, Kind, Node};
@@ -8,15 +8,12 @@ use cache::Cache;
 use engine::lower::bits;
 use pm::{Errno, UserSlice};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
-/// Longest list of names, and longest value.
-const ATTRIBUTES_MAX: usize = 64 << 10;
 /// Set-id bits.
 const SET_ID: u16 = 0o6000;
 
-type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Their names and values.
+pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Work<'_> {
     /// Gives what is called `name` the attributes that the node has; whether that is still here.
@@ -28,15 +25,16 @@ impl Work<'_> {
         if uid.is_some() || gid.is_some() {
             dir.set_owner(name, uid, gid)?;
         }
+        let mut mode = None;
         if attr.kind != Kind::Symlink {
             self.set_extended(dir, name, node)?;
             // A change of owner takes set-id bits away.
             if there.attr.mode != attr.mode || (uid.is_some() || gid.is_some()) && attr.mode & SET_ID != 0 {
-                dir.set_mode(name, attr.mode)?;
+                mode = Some(attr.mode);
             }
         }
         let atime = (attr.atime != attr.mtime).then_some(attr.atime);
-        dir.set_times(name, atime, attr.mtime)?;
+        dir.set_last(name, mode, atime, attr.mtime)?;
         Ok(true)
     }
 
@@ -46,19 +44,16 @@ impl Work<'_> {
             return Ok(());
         }
         let here = extended_here(self.cache, &self.cx, node)?;
-        let way = dir.way(name);
-        let there = extended_there(&way)?;
-        let failed = |error| Failure::new(join(&dir.path, name), errno(error));
+        let there = dir.attributes(name)?;
         for (attribute, value) in &here {
             if there.get(attribute) != Some(value) {
-                let flags = rustix::fs::XattrFlags::empty();
-                rustix::fs::lsetxattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute), value, flags).map_err(failed)?;
+                dir.set_attribute(name, attribute, value)?;
             }
         }
         // Those of a kind that images do not have are not ours to remove.
         for attribute in there.keys().filter(|name| name.starts_with(b"user.") || name.starts_with(b"trusted.")) {
             if !here.contains_key(attribute) {
-                rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)).map_err(failed)?;
+                dir.remove_attribute(name, attribute)?;
             }
         }
         Ok(())
@@ -77,24 +72,6 @@ pub fn extended_here(cache: &Cache, cx: &Cx, node: Node) -> Result<Attributes> {
             Err(base::Error::Posix(Errno::ENODATA)) => continue,
             len => len.map_err(image)?,
         };
-        value.truncate(len);
-        all.insert(name.to_vec(), value);
-    }
-    Ok(all)
-}
-
-/// Those of what lies at a path; none where there are none at all.
-pub fn extended_there(way: &[u8]) -> Result<Attributes> {
-    let (way, mut all) = (OsStr::from_bytes(way), Attributes::new());
-    let failed = |error| Failure::new("extended attributes", errno(error));
-    let mut names = vec![0u8; ATTRIBUTES_MAX];
-    let len = match rustix::fs::llistxattr(way, &mut names[..]) {
-        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(all),
-        len => len.map_err(failed)?,
-    };
-    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let mut value = vec![0u8; ATTRIBUTES_MAX];
-        let len = rustix::fs::lgetxattr(way, OsStr::from_bytes(name), &mut value[..]).map_err(failed)?;
         value.truncate(len);
         all.insert(name.to_vec(), value);
     }

@@ -1,16 +1,11 @@
 //! Bytes: what was touched is below as it is here; a hole that is to be fetched is left alone, the others are made.
 
-use crate::below::errno;
+use crate::below::{File, PIECE};
 use crate::plan::{Noted, if_there, image, node};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind, Node};
 use cache::touch::CHUNK;
 use pm::{Errno, UserSlice};
-use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
-
-/// Bytes copied at a time.
-const PIECE: u64 = 1 << 20;
 
 impl Work<'_> {
     pub fn contents(&mut self) -> Result<()> {
@@ -18,6 +13,7 @@ impl Work<'_> {
         let nodes: Vec<(u64, Noted)> = self.plan.nodes.iter().map(|(id, noted)| (*id, noted.clone())).collect();
         for (id, noted) in nodes {
             let done = self.contents_of(id, &noted);
+            self.progress.done();
             self.or_cut(done)?;
         }
         Ok(())
@@ -31,7 +27,7 @@ impl Work<'_> {
             return Ok(());
         }
         if id == self.plan.root {
-            let root = self.below.dir(b"")?;
+            let root = self.below.top()?;
             self.before("attributes")?;
             return self.set_attributes(&root, b".", node(id)).map(drop);
         }
@@ -63,7 +59,7 @@ impl Work<'_> {
     }
 
     /// All bytes of a node, into a new file; whether it is still here.
-    pub fn write_all(&mut self, file: &OwnedFd, at: Node) -> Result<bool> {
+    pub fn write_all(&mut self, file: &File, at: Node) -> Result<bool> {
         let noted = Noted { from: Some(0), ..Noted::default() };
         match self.write_ranges(file, at, &noted) {
             Err(failure) if failure.errno == Errno::ESTALE => Ok(false),
@@ -71,10 +67,9 @@ impl Work<'_> {
         }
     }
 
-    fn write_ranges(&mut self, file: &OwnedFd, at: Node, noted: &Noted) -> Result<()> {
+    fn write_ranges(&mut self, file: &File, at: Node, noted: &Noted) -> Result<()> {
         let fs = self.cache.fs();
-        let failed = |error| Failure::new("bytes of a file", errno(error));
-        let below = rustix::fs::fstat(file).map_err(failed)?.st_size as u64;
+        let below = file.size()?;
         let size = fs.attr(&self.cx, at).map_err(image)?.size;
         let end = self.cache.known_if(at).map_err(image)?.map_or(0, |known| known.end);
         let mut ranges = noted.ranges.clone();
@@ -96,15 +91,14 @@ impl Work<'_> {
                 done = to;
             }
         }
-        let now = rustix::fs::fstat(file).map_err(failed)?.st_size as u64;
-        if now != size {
-            rustix::fs::ftruncate(file, size).map_err(failed)?;
+        if file.size()? != size {
+            file.set_size(size)?;
         }
         Ok(())
     }
 
     /// One run of bytes. `end`: below it holes are to be fetched, and so they are there. `below`: bytes that are there.
-    fn write_range(&mut self, file: &OwnedFd, at: Node, (from, to): (u64, u64), (end, below): (u64, u64)) -> Result<()> {
+    fn write_range(&mut self, file: &File, at: Node, (from, to): (u64, u64), (end, below): (u64, u64)) -> Result<()> {
         let fs = self.cache.fs();
         let mut from = from;
         while from < to {
@@ -113,7 +107,7 @@ impl Work<'_> {
                 Err(Error::Posix(Errno::ENXIO)) => to,
                 Err(error) => return Err(image(error)),
             };
-            zero(file, from.max(end), data.min(below))?;
+            file.zero(from.max(end), data.min(below))?;
             from = data;
             if from >= to {
                 break;
@@ -129,7 +123,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn write_bytes(&mut self, file: &OwnedFd, at: Node, from: u64, to: u64) -> Result<()> {
+    fn write_bytes(&mut self, file: &File, at: Node, from: u64, to: u64) -> Result<()> {
         let fs = self.cache.fs();
         let mut buffer = vec![0u8; (to - from).min(PIECE) as usize];
         let mut from = from;
@@ -140,35 +134,10 @@ impl Work<'_> {
                 // Made shorter meanwhile: that is noted for the next round.
                 return Ok(());
             }
-            let mut done = 0;
-            while done < came {
-                let wrote = rustix::io::pwrite(file, &buffer[done..came], from + done as u64)
-                    .map_err(|error| Failure::new("bytes of a file", errno(error)))?;
-                done += wrote;
-            }
+            file.write(&buffer[..came], from)?;
             self.bytes += came as u64;
             from += came as u64;
         }
         Ok(())
     }
-}
-
-/// Makes bytes zero that are there.
-pub fn zero(file: &OwnedFd, from: u64, to: u64) -> Result<()> {
-    if from >= to {
-        return Ok(());
-    }
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, from, to - from) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
-        done => return done.map_err(|error| Failure::new("a hole of a file", errno(error))),
-    }
-    let zeros = vec![0u8; PIECE as usize];
-    let mut from = from;
-    while from < to {
-        let len = (to - from).min(PIECE) as usize;
-        let done = rustix::io::pwrite(file, &zeros[..len], from);
-        from += done.map_err(|error| Failure::new("a hole of a file", errno(error)))? as u64;
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The end of a round: what has no name any more goes, times of directories, stamps; then the notes go.
 
-use crate::below::{Dir, id_of, parked_id};
+use crate::below::{Dir, parked_id};
 use crate::journal::Journal;
 use crate::place::Found;
 use crate::plan::{Spot, if_there, image, names_in, node};
@@ -37,7 +37,7 @@ impl Work<'_> {
         }
         self.places.clear();
         self.before("unpark")?;
-        match self.below.dir(b"")?.remove(PARK.as_bytes(), true) {
+        match self.below.top()?.remove(PARK.as_bytes(), true) {
             // Something in it is somebody else's: it stays to be seen.
             Err(failure) if failure.errno == Errno::ENOTEMPTY => Ok(()),
             result => result,
@@ -46,7 +46,7 @@ impl Work<'_> {
 
     fn remove_parked(&mut self, park: &Dir, name: &[u8]) -> Result<()> {
         let Some(there) = park.stat(name)? else { return Ok(()) };
-        let file = id_of(&there);
+        let file = there.id;
         if name.starts_with(b"new-") {
             // Gone here before it had its name.
             self.before("remove")?;
@@ -91,7 +91,7 @@ impl Work<'_> {
             let inner = dir.dir(name)?;
             for entry in inner.names()? {
                 let Some(there) = inner.stat(&entry)? else { continue };
-                let id = id_of(&there);
+                let id = there.id;
                 if self.plan.ours.contains(&id) && !self.plan.wanted.contains(&id) {
                     self.remove_ours(&inner, &entry, id, there.attr.kind == Kind::Directory, depth + 1)?;
                 }
@@ -100,7 +100,7 @@ impl Work<'_> {
         self.before("remove")?;
         match dir.remove(name, is_directory) {
             Err(failure) if failure.errno == Errno::ENOTEMPTY && depth == 0 => {
-                let (top, was) = (self.below.dir(b"")?, self.plan.was.get(&file).and_then(|spots| spots.first()).cloned());
+                let (top, was) = (self.below.top()?, self.plan.was.get(&file).and_then(|spots| spots.first()).cloned());
                 let name_then = was.map_or_else(|| name.to_vec(), |(_, name)| name);
                 let kept = [&name_then[..name_then.len().min(200)], b".bypath-theirs"].concat();
                 dir.rename(name, &top, &kept, RenameFlags::NOREPLACE)
@@ -144,7 +144,8 @@ impl Work<'_> {
         self.cache.fs().moves_are_written(self.plan.moved).map_err(image)?;
         self.cache.fs().count_written(self.bytes).map_err(image)?;
         self.before("notes")?;
-        self.remove_notes()
+        self.remove_notes()?;
+        self.below.end()
     }
 
     /// What everything that was touched is like below now.
@@ -161,7 +162,7 @@ impl Work<'_> {
             let Some(file) = self.plan.ids.get(&id).copied() else { continue };
             if let Some((dir, name)) = self.stands_at(id, file)?
                 && let Some(there) = dir.stat(&name)?
-                && id_of(&there) == file
+                && there.id == file
             {
                 let spot = self.plan.targets.get(&id).and_then(|spots| spots.first()).or(self.plan.names_found.get(&id));
                 let name = spot.map(|(dir, name)| (node(*dir), name.clone()));

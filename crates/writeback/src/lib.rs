@@ -11,7 +11,7 @@
 //!
 //! **A round may be cut off anywhere, and runs again**: each step is found done or not by which file (device and number)
 //! stands where, and notes go last. A round that comes after one that was cut off takes the notes of both. So recovery is
-//! a round.
+//! a round. Behind a daemon, whose numbers say nothing, files go by those of their nodes ([`names`]).
 //!
 //! **Nothing of anybody else's is removed or replaced**: a file that the notes do not know goes aside, as
 //! `NAME.bypath-theirs`.
@@ -26,6 +26,7 @@ mod finish;
 pub mod journal;
 mod make;
 pub mod marker;
+mod names;
 mod park;
 mod place;
 mod plan;
@@ -44,6 +45,7 @@ use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -89,8 +91,29 @@ pub const CUT: Errno = Errno::EOWNERDEAD;
 /// Asked before each thing that is done below or in the notes; a test makes it fail.
 pub type Hook<'a> = dyn FnMut(&str) -> std::result::Result<(), Errno> + 'a;
 
+/// How far a round is: things done, and things to do.
+#[derive(Debug, Default)]
+pub struct Progress(AtomicU64, AtomicU64);
+
+impl Progress {
+    /// Both.
+    pub fn get(&self) -> (u64, u64) {
+        (self.0.load(Relaxed), self.1.load(Relaxed))
+    }
+
+    fn begin(&self, all: usize) {
+        self.0.store(0, Relaxed);
+        self.1.store(all as u64, Relaxed);
+    }
+
+    fn done(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 /// Who writes back.
 pub struct Writer {
+    progress: Arc<Progress>,
     cache: &'static Cache,
     thread: Thread,
     below: Below,
@@ -99,6 +122,7 @@ pub struct Writer {
 
 /// A round under way.
 pub(crate) struct Work<'a> {
+    pub progress: &'a Progress,
     pub cache: &'static Cache,
     pub cx: Cx<'a>,
     pub below: &'a Below,
@@ -117,7 +141,7 @@ pub(crate) struct Work<'a> {
 impl Writer {
     /// For the directory below this cache.
     pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
-        Ok(Writer { cache, thread: Thread::new(), below: Below::open(cache.place())?, journal: None })
+        Ok(Writer { progress: Arc::default(), cache, thread: Thread::new(), below: Below::of(cache)?, journal: None })
     }
 
     /// What it does below is in this journal before.
@@ -128,6 +152,11 @@ impl Writer {
     /// What was changed before is in the journal, durable, when this returns `true`. `false`: it needs a round.
     pub fn commit(&self) -> std::result::Result<bool, Failure> {
         self.journal.as_ref().map_or(Ok(false), |journal| journal.commit(self.cache, &self.cx()))
+    }
+
+    /// Where it says how far it is.
+    pub fn telling(self, progress: Arc<Progress>) -> Writer {
+        Writer { progress, ..self }
     }
 
     fn cx(&self) -> Cx<'_> {
@@ -171,7 +200,10 @@ impl Writer {
             None => (Plan::take(self.cache, &cx)?, 0),
         };
         let noted = plan.noted;
+        self.below.begin(&plan)?;
+        self.progress.begin(plan.names.len() + plan.nodes.len());
         let mut work = Work {
+            progress: &self.progress,
             cache: self.cache,
             cx,
             below: &self.below,
@@ -195,6 +227,9 @@ impl Writer {
     /// What this thread has of the image goes back.
     pub fn rest(&self) {
         self.cache.give_lane_back(&self.thread);
+        if let Some(names) = self.below.names() {
+            names.rest();
+        }
     }
 }
 

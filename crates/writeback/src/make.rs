@@ -3,11 +3,10 @@
 //! Something new is written whole in the park, its number is noted, and only then does it get its name: so a round that is
 //! cut off knows its own files again.
 
-use crate::below::{Dir, id_of, join};
+use crate::below::{Dir, There, id_of_node, join};
 use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
-use cache::lower::Original;
 use cache::touch::Label;
 use engine::lower::{Stamp, Written};
 use pm::{Errno, UserSlice};
@@ -27,6 +26,7 @@ impl Work<'_> {
         names.sort_by_key(|(depth, ..)| *depth);
         for (_, spot, target) in names {
             let made = self.make_name(&spot, target);
+            self.progress.done();
             self.or_cut(made)?;
         }
         Ok(())
@@ -36,7 +36,7 @@ impl Work<'_> {
         let Some(at) = self.open(*dir)? else { return Err(Failure::new(name, Errno::ESTALE)) };
         let there = at.stat(name)?;
         let wanted = self.plan.ids.get(&target.node.id).copied();
-        let file = there.as_ref().map(id_of);
+        let file = there.map(|there| there.id);
         if file.is_some() && file == wanted {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Work<'_> {
         (at, name): (&Dir, &[u8]),
         dir: u64,
         target: Target,
-        there: Option<&Original>,
+        there: Option<&There>,
         was_below: bool,
     ) -> Result<()> {
         if was_below && !self.is_whole(target)? {
@@ -92,7 +92,7 @@ impl Work<'_> {
         let Some(made) = self.write_new(&park, &new, target)? else {
             // Gone here since: the next round knows of it, and what it was to replace is of no use.
             return match there {
-                Some(there) => self.park_file(at, name, id_of(there), there.attr.kind == Kind::Directory),
+                Some(there) => self.park_file(at, name, there.id, there.attr.kind == Kind::Directory),
                 None => Ok(()),
             };
         };
@@ -104,7 +104,7 @@ impl Work<'_> {
             Ok(()) | Err(Error::Posix(Errno::ESTALE)) => {}
             Err(error) => return Err(image(error)),
         }
-        let file = id_of(&made);
+        let file = id_of_node(self.cache, target.node.id, &made.stamp);
         self.plan.ids.insert(target.node.id, file);
         self.plan.wanted.insert(file);
         self.plan.made.insert(target.node.id);
@@ -135,7 +135,7 @@ impl Work<'_> {
     }
 
     /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.
-    fn note_made(&mut self, target: Target, made: &Original) -> Result<()> {
+    fn note_made(&mut self, target: Target, made: &There) -> Result<()> {
         let fs = self.cache.fs();
         let log = self.cache.log_of(&self.cx, fs.round().map_err(image)?).map_err(image)?;
         let label = Label::new(b'm', target.node.id);
@@ -147,7 +147,7 @@ impl Work<'_> {
     }
 
     /// Makes something in the park as it is here; `None`: it is here no more.
-    fn write_new(&mut self, park: &Dir, new: &[u8], target: Target) -> Result<Option<Original>> {
+    fn write_new(&mut self, park: &Dir, new: &[u8], target: Target) -> Result<Option<There>> {
         let fs = self.cache.fs();
         let Some(attr) = if_there(fs.attr(&self.cx, target.node))? else { return Ok(None) };
         match target.kind {

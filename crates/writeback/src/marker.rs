@@ -1,6 +1,7 @@
 //! `.bypath-cache`, at the top of a directory with a cache in front: which image, and who writes back.
 //!
-//! Whoever writes back has it locked. It is made, and durable, before the first change, and goes when all is below.
+//! Whoever writes back has it locked. That of a daemon's cache lies beside the image: `IMG.bypath-cache`.
+//! It is made, and durable, before the first change, and goes when all is below.
 
 use crate::below::errno;
 use pm::Errno;
@@ -37,6 +38,13 @@ pub fn of(directory: &Path) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("image ")).map(str::to_owned)
 }
 
+/// The marker of a cache of a daemon: in the daemon's own tree it might be refused, or be seen by others.
+pub fn beside(image: &Path) -> PathBuf {
+    let mut path = image.as_os_str().to_os_string();
+    path.push(NAME);
+    path.into()
+}
+
 /// The journal that it names, if there is one.
 pub fn journal_of(directory: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
@@ -71,9 +79,9 @@ impl Marker {
         }
     }
 
-    /// Locks the marker of a directory for an image (its path, and its number), and makes it if it is missing.
-    pub fn claim(directory: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
-        let path = directory.join(NAME);
+    /// Locks a marker, that of a directory or [`beside`] an image, for an image (its path, and its number), and makes it if it is missing.
+    pub fn claim(path: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
+        let (path, directory) = (path.to_path_buf(), path.parent().unwrap_or(Path::new("/")));
         let text = format!(
             "A bypath cache holds changes of this directory: bypath cache status {0}\nimage {0}\nnumber {number:x}\n",
             image.display()

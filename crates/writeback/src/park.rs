@@ -3,7 +3,7 @@
 //! Not parked is what is no directory, has no other life here, and has something to take its name: the rename that brings
 //! that replaces it, so that the name is never missing.
 
-use crate::below::{Dir, id_of, join, parked};
+use crate::below::{Dir, join, parked};
 use crate::plan::{Spot, Target, if_there, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
@@ -24,6 +24,9 @@ impl Work<'_> {
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
             let parked = self.park_name(dir, &name, target);
+            if target.is_none() {
+                self.progress.done();
+            }
             self.or_cut(parked)?;
         }
         Ok(())
@@ -72,7 +75,7 @@ impl Work<'_> {
         for name in park.names()?.iter().filter(|name| name.starts_with(b"new-")) {
             let Some(there) = park.stat(name)? else { continue };
             let node = Label::parse(&name[4..]);
-            if node.and_then(|node| self.plan.ids.get(&node)) == Some(&id_of(&there)) {
+            if node.and_then(|node| self.plan.ids.get(&node)) == Some(&there.id) {
                 // All of it is there, and noted: it waits for its name.
                 continue;
             }
@@ -85,7 +88,7 @@ impl Work<'_> {
     fn park_name(&mut self, dir: u64, name: &[u8], target: Option<Target>) -> Result<()> {
         let Some(at) = self.open(dir)? else { return Ok(()) };
         let Some(there) = at.stat(name)? else { return Ok(()) };
-        let file = id_of(&there);
+        let file = there.id;
         let wanted = target.and_then(|target| self.plan.ids.get(&target.node.id)).copied();
         if wanted == Some(file) {
             return Ok(());

@@ -3,8 +3,9 @@
 //! While a round is under way, and after one that was cut off, a file is in the park, where it was when it was touched, or
 //! where it is to be. Paths of directories are found the same way, each by those of its parents.
 
-use crate::below::{Dir, id_of, join, parked};
+use crate::below::{Dir, join, parked};
 use crate::make::new_name;
+use crate::names::PARK_ID;
 use crate::plan::Spot;
 use crate::{Id, PARK, Result, Work};
 use pm::Errno;
@@ -45,32 +46,27 @@ impl Work<'_> {
     }
 
     fn place_among(&mut self, id: u64, file: Id, above: &mut Vec<u64>) -> Result<Option<Vec<u8>>> {
-        let in_park = join(PARK.as_bytes(), &parked(file));
-        if self.is_at(&in_park, file)? {
-            return Ok(Some(in_park));
+        let name = parked(file);
+        if self.below.has((PARK.as_bytes(), PARK_ID), &name, file)? {
+            return Ok(Some(join(PARK.as_bytes(), &name)));
         }
         let now = self.plan.dirs.get(&id).cloned();
         let before = self.plan.was.get(&file).cloned().unwrap_or_default();
         for (parent, name) in now.into_iter().chain(before) {
-            if let Some(parent) = self.place_from(parent, above)? {
-                let path = join(&parent, &name);
-                if self.is_at(&path, file)? {
-                    return Ok(Some(path));
-                }
+            if let Some(place) = self.place_from(parent, above)?
+                && self.below.has((&place, parent), &name, file)?
+            {
+                return Ok(Some(join(&place, &name)));
             }
         }
         Ok(None)
-    }
-
-    fn is_at(&self, path: &[u8], file: Id) -> Result<bool> {
-        Ok(self.below.stat(path)?.is_some_and(|original| id_of(&original) == file))
     }
 
     /// A directory of ours below, open.
     pub fn open(&mut self, id: u64) -> Result<Option<Dir>> {
         for _ in 0..2 {
             let Some(path) = self.place(id)? else { return Ok(None) };
-            match self.below.dir(&path) {
+            match self.below.dir_as(&path, id) {
                 // It was there once in this round.
                 Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => self.places.clear(),
                 opened => return opened.map(Some),

@@ -1,10 +1,12 @@
 //! What a round is to do: the notes, and what the tree is like at one moment.
 
+use crate::below::id_of_node;
+use crate::names::Facts;
 use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
 use cache::Cache;
 use cache::touch::{CHUNK, Label};
-use engine::lower::bits;
+use engine::lower::{Stamp, bits};
 use pm::{Errno, UserSlice};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -59,6 +61,10 @@ pub struct Plan {
     pub targets: HashMap<u64, Vec<Spot>>,
     /// Files that are to stand somewhere that was touched.
     pub wanted: HashSet<Id>,
+    /// Nodes that names below led to before they were touched, and those that were not touched lead to.
+    pub led: HashMap<Spot, u64>,
+    /// What is known of the files of nodes.
+    pub facts: HashMap<u64, Facts>,
     /// Names that had to be looked for.
     pub names_found: HashMap<u64, Spot>,
     /// Nodes that were written whole in this round.
@@ -175,14 +181,27 @@ impl Plan {
             .filter(|round| *round < now && (behind == 0 || *round > behind))
             .collect();
         rounds.sort_unstable();
+        let mut unsure = Vec::new();
         for round in &rounds {
-            plan.read_round(cache, cx, *round)?;
+            plan.read_round(cache, cx, *round, &mut unsure)?;
+        }
+        for (spot, made, was_touched) in unsure {
+            if let (Some(file), false) = (plan.ids.get(&made), was_touched) {
+                plan.led.entry(spot).or_insert(file.1);
+            }
         }
         plan.rounds = rounds;
         Ok(plan)
     }
 
-    fn read_round(&mut self, cache: &Cache, cx: &Cx, round: u64) -> Result<()> {
+    /// Not what a name of a touched directory led to when it was touched again.
+    fn led_to(&mut self, spot: Spot, file: Option<Id>) {
+        if let Some(file) = file.filter(|_| !self.names.contains_key(&spot)) {
+            self.led.entry(spot).or_insert(file.1);
+        }
+    }
+
+    fn read_round(&mut self, cache: &Cache, cx: &Cx, round: u64, unsure: &mut Vec<(Spot, u64, bool)>) -> Result<()> {
         let log = cache.log_of(cx, round).map_err(image)?;
         for label in names_in(cache, cx, log)? {
             let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
@@ -194,7 +213,14 @@ impl Plan {
                     self.touched.insert(id);
                     for name in names_in(cache, cx, note)? {
                         let was = cache.fs().lookup(cx, note, &name).map_err(image)?;
-                        if let Some(file) = self.learn(cache, was)? {
+                        let file = self.learn(cache, was)?;
+                        if file.is_none() {
+                            // Made here; perhaps it was below before the round was over that was under way then.
+                            let made = cache.known_if(was).map_err(image)?.map_or(0, |known| known.stamp.size);
+                            unsure.push(((id, name.clone()), made, self.names.contains_key(&(id, name.clone()))));
+                        }
+                        self.led_to((id, name.clone()), file);
+                        if let Some(file) = file {
                             self.was.entry(file).or_default().push((id, name.clone()));
                         }
                         self.names.insert((id, name), None);
@@ -221,15 +247,23 @@ impl Plan {
     /// Which file below something was, as an empty node of the log says.
     fn learn(&mut self, cache: &Cache, note: Node) -> Result<Option<Id>> {
         let Some(known) = cache.known_if(note).map_err(image)? else { return Ok(None) };
-        let (id, file) = (known.stamp.size, (known.stamp.device, known.stamp.number));
-        if file.1 == 0 {
+        let id = known.stamp.size;
+        let file = id_of_node(cache, id, &known.stamp);
+        if known.stamp.number == 0 {
             return Ok(None);
         }
+        self.know(id, &known.stamp);
         self.ours.insert(file);
         if id != 0 {
             self.ids.insert(id, file);
         }
         Ok(Some(file))
+    }
+
+    fn know(&mut self, node: u64, stamp: &Stamp) {
+        let facts = self.facts.entry(node).or_default();
+        facts.kind = stamp.number;
+        facts.mtimes.push(stamp.mtime);
     }
 
     fn read_mapped(&mut self, cache: &Cache, cx: &Cx) -> Result<()> {
@@ -251,7 +285,7 @@ impl Plan {
                 self.touched.insert(id);
             }
         }
-        let mut names = std::mem::take(&mut self.names);
+        let mut names = self.names.clone();
         for ((dir, name), target) in &mut names {
             if !self.touched.contains(dir) {
                 continue;
@@ -284,7 +318,10 @@ impl Plan {
             if let Some(Some((parent, len))) = if_there(cache.fs().named(node(*id), &mut text))?
                 && self.learn_dir(cache, cx, parent.id)?
             {
-                noted.spot = Some((parent.id, text[..len].to_vec()));
+                let spot = (parent.id, text[..len].to_vec());
+                let file = self.ids.get(id).copied();
+                self.led_to(spot.clone(), file);
+                noted.spot = Some(spot);
             }
         }
         for id in gone {
@@ -298,7 +335,8 @@ impl Plan {
     /// Which file below a node is, from the node itself.
     fn learn_node(&mut self, cache: &Cache, at: Node) -> Result<()> {
         if let Some(known) = if_there(cache.known_if(at))?.flatten() {
-            let file = (known.stamp.device, known.stamp.number);
+            let file = id_of_node(cache, at.id, &known.stamp);
+            self.know(at.id, &known.stamp);
             self.ids.insert(at.id, file);
             self.ours.insert(file);
         }
@@ -322,6 +360,8 @@ impl Plan {
         }
         for (id, spot) in found {
             self.learn_node(cache, node(id))?;
+            let file = self.ids.get(&id).copied();
+            self.led_to(spot.clone(), file);
             self.dirs.insert(id, spot);
         }
         self.learn_node(cache, node(self.root))?;

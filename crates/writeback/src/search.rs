@@ -1,7 +1,8 @@
 //! Names in the tree of nodes of which none is known: looked for everywhere, once for all. Rare: files with several names
 //! of which the first has gone.
 
-use crate::plan::{if_there, names_in, node};
+use crate::below::id_of_node;
+use crate::plan::{Spot, if_there, image, names_in, node};
 use crate::{Result, Work};
 use base::Kind;
 use std::collections::BTreeSet;
@@ -16,22 +17,38 @@ impl Work<'_> {
                 wanted.insert(*id);
             }
         }
-        let mut todo = vec![self.plan.root];
+        let (mut todo, mut found) = (vec![self.plan.root], Vec::new());
         while let (Some(dir), false) = (todo.pop(), wanted.is_empty()) {
             for name in if_there_names(self, dir)? {
                 let Some((child, kind)) = if_there(self.cache.fs().lookup_kind(&self.cx, node(dir), &name))? else { continue };
                 if kind == Kind::Directory {
                     todo.push(child.id);
-                    self.plan.dirs.entry(child.id).or_insert((dir, name));
                     if let Some(known) = if_there(self.cache.known_if(child))?.flatten() {
-                        self.plan.ids.entry(child.id).or_insert((known.stamp.device, known.stamp.number));
+                        let file = id_of_node(self.cache, child.id, &known.stamp);
+                        self.plan.ids.entry(child.id).or_insert(file);
+                        found.push(((dir, name.clone()), child.id));
                     }
+                    self.plan.dirs.entry(child.id).or_insert((dir, name));
                 } else if wanted.remove(&child.id) {
                     self.plan.nodes.entry(child.id).or_default().spot = Some((dir, name.clone()));
+                    found.push(((dir, name.clone()), child.id));
                     // So that it is found by this name from now on.
                     self.plan.names_found.insert(child.id, (dir, name));
                 }
             }
+        }
+        self.know(found)
+    }
+
+    /// What names that were found lead to below, unless something has moved since this round began.
+    fn know(&self, found: Vec<(Spot, u64)>) -> Result<()> {
+        if let Some(names) = self.below.names()
+            && self.cache.fs().directory_moves().map_err(image)?.0 == self.plan.moved
+        {
+            found
+                .into_iter()
+                .filter(|(spot, _)| !self.plan.names.contains_key(spot))
+                .for_each(|(spot, file)| names.know(spot, file));
         }
         Ok(())
     }

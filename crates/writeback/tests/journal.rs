@@ -7,7 +7,7 @@
 
 mod bench;
 
-use bench::{Bench, OPS, Shown, may_run, tree};
+use bench::{Bench, How, OPS, Shown, may_run, tree};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
@@ -89,7 +89,7 @@ fn compare(bench: &Bench, wanted: &Trees, what: &str) {
 /// One life of a cache, and its end; whether it told anything.
 fn life(seed: u64) -> bool {
     let mut dice = Dice(seed);
-    let bench = Bench::new_with(&format!("journal-{seed}"), 24, true);
+    let bench = Bench::new(&format!("journal-{seed}"), 24, How::Journal);
     let is_warm = dice.roll(2) == 0;
     if is_warm {
         bench.warm();
@@ -163,7 +163,7 @@ fn each_operation() {
         return;
     }
     for at in (1..400).step_by(9) {
-        let bench = Bench::new_with(&format!("operations-{at}"), OPS.len(), true);
+        let bench = Bench::new(&format!("operations-{at}"), OPS.len(), How::Journal);
         for (run, op) in OPS.iter().enumerate() {
             bench.both(run, *op);
         }

@@ -8,20 +8,32 @@
 mod bench;
 
 use bench::Op::*;
-use bench::{Bench, OPS, may_run};
+use bench::{Bench, How, OPS, may_run};
 
 /// Goal: each operation, and each pair of them, comes out below as on a plain directory, with one round after both and
 /// with one between.
 #[test]
 fn pairs() {
+    pairs_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn pairs_of_a_daemon() {
+    pairs_behind(How::Daemon);
+}
+
+fn pairs_behind(how: How) {
     if !may_run() {
         return;
     }
-    let bench = Bench::new("pairs", 2 * OPS.len() * OPS.len());
+    let bench = Bench::new("pairs", 2 * OPS.len() * OPS.len(), how);
     let mut run = 0;
     for a in OPS {
         for b in OPS {
-            for between in [false, true] {
+            // The half of them, where each is checked in more ways than one.
+            let betweens: &[bool] = if how == How::Daemon { &[run % 2 == 0] } else { &[false, true] };
+            for &between in betweens {
                 bench.both(run, *a);
                 if between {
                     bench.writer.lock().unwrap().round(false).unwrap();
@@ -39,11 +51,21 @@ fn pairs() {
 /// Goal: a round may be cut off at any step and runs again, with and without work in between.
 #[test]
 fn cut_anywhere() {
+    cut_anywhere_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn cut_anywhere_of_a_daemon() {
+    cut_anywhere_behind(How::Daemon);
+}
+
+fn cut_anywhere_behind(how: How) {
     if !may_run() {
         return;
     }
     const STEPS: usize = 60;
-    let bench = Bench::new("cut", OPS.len() * STEPS * 2);
+    let bench = Bench::new("cut", OPS.len() * STEPS * 2, how);
     let mut run = 0;
     for (index, a) in OPS.iter().enumerate() {
         let b = OPS[(index * 7 + 3) % OPS.len()];
@@ -70,12 +92,22 @@ fn cut_anywhere() {
 /// Goal: files with several names, moved about at random within one round: each name comes out, and none is left over.
 #[test]
 fn names_of_one_file() {
+    names_of_one_file_behind(How::Directory);
+}
+
+/// The same behind a daemon.
+#[test]
+fn names_of_one_file_of_a_daemon() {
+    names_of_one_file_behind(How::Daemon);
+}
+
+fn names_of_one_file_behind(how: How) {
     if !may_run() {
         return;
     }
     const RUNS: usize = 400;
     const NAMES: [&str; 6] = ["hard1", "hard2", "d/h3", "h4", "f", "d/e/deep"];
-    let bench = Bench::new("names", RUNS);
+    let bench = Bench::new("names", RUNS, how);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = |limit: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -99,6 +131,16 @@ fn names_of_one_file() {
 /// Goal: what is done while a round is under way comes out too, whatever the round has done by then.
 #[test]
 fn changes_meanwhile() {
+    changes_meanwhile_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn changes_meanwhile_of_a_daemon() {
+    changes_meanwhile_behind(How::Daemon);
+}
+
+fn changes_meanwhile_behind(how: How) {
     if !may_run() {
         return;
     }
@@ -106,7 +148,7 @@ fn changes_meanwhile() {
     let others =
         [Unlink("new"), Rename("new", "f"), Unlink("f"), Rename("d", "d3"), Rename("f", "d/f2"), Append("big", 9), Rmdir("n")];
     let firsts = [Create("new"), Mkdir("n"), Rename("f", "new"), Rename("d", "moved"), Write("big", 5, 9), Exchange("f", "d")];
-    let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS);
+    let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS, how);
     let mut run = 0;
     for first in firsts {
         for other in others {
@@ -122,5 +164,60 @@ fn changes_meanwhile() {
         }
     }
     assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: a daemon that fails at any call of a round, or dies having done what it was asked for, loses nothing; the rounds
+/// after it find out which. Method: the call number k of a round is answered by an error, made or not.
+#[test]
+fn daemon_fails_anywhere() {
+    if !may_run() {
+        return;
+    }
+    const CALLS: usize = 40;
+    let pairs = OPS.iter().enumerate().filter(|(index, _)| index % 2 == 0);
+    let bench = Bench::new("fails", OPS.len() * CALLS, How::Daemon);
+    let daemon = bench.by.unwrap().lower();
+    let mut run = 0;
+    for (index, a) in pairs {
+        for is_made in [false, true] {
+            for at in 1..CALLS {
+                bench.both(run, *a);
+                bench.both(run, OPS[(index * 5 + 1) % OPS.len()]);
+                daemon.fail(at, is_made);
+                let result = bench.writer.lock().unwrap().round(false);
+                let has_failed = daemon.has_failed();
+                assert_eq!(result.is_err(), has_failed, "{a:?}, call {at}: {result:?}");
+                bench.check(run, &format!("{a:?}, call {at} fails, made: {is_made}"));
+                run += 1;
+                if !has_failed {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: what others have put below, or changed there, in place of what was seen is kept beside, and what was changed here
+/// gets its name.
+#[test]
+fn daemon_with_others() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("others", 2, How::Daemon);
+    bench.warm();
+    bench.both(0, Create("new"));
+    bench.both(0, Rename("d/e/deep", "f"));
+    std::fs::write(bench.low.join("0/new"), b"theirs").unwrap();
+    std::fs::write(bench.low.join("0/f"), b"changed by them").unwrap();
+    bench.writer.lock().unwrap().round(false).unwrap();
+    let read = |name: &str| std::fs::read(bench.low.join(name)).unwrap();
+    assert_eq!(read("0/new"), b"");
+    assert_eq!(read("0/new.bypath-theirs"), b"theirs");
+    assert_eq!(read("0/f"), b"deep");
+    assert_eq!(read("0/f.bypath-theirs"), b"changed by them");
     bench.end();
 }

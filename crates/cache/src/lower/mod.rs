@@ -60,6 +60,11 @@ impl Lower {
         &self.root[..self.len]
     }
 
+    /// The daemon, if it is one.
+    pub fn as_daemon(&self) -> Option<&'static dyn Below> {
+        self.daemon
+    }
+
     /// Rises when it has told of a change by others; a directory tells nothing.
     pub fn told(&self) -> u64 {
         self.daemon.map_or(0, |daemon| daemon.told())

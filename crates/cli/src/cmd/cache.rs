@@ -6,7 +6,7 @@ use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::mounts::{replay as mounts_replay, writer};
 use base::{Cred, Cx, Thread};
-use cache::{Cache, Changes, Origin, prepare};
+use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,8 @@ struct Open {
     attached: Attached,
     cache: &'static Cache,
     directory: PathBuf,
+    /// How the daemon is started that is behind it, if it is one.
+    daemon: Option<String>,
 }
 
 fn open(image: &Path) -> Result<Open> {
@@ -77,12 +79,17 @@ fn open(image: &Path) -> Result<Open> {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let refused = |_| Failure::new(format!("{}: it is not the directory that {shown} is the cache of", directory.display()));
-    let origin = Origin::Directory(directory.as_os_str().as_bytes());
-    prepare(&cx, attached.fs, &origin).map_err(refused)?;
-    let cache = Cache::new(&cx, attached.fs, &origin, Changes::Refused);
+    let daemon = is_of_daemon(&identity).then(|| String::from_utf8_lossy(identity.place()).into_owned());
+    let cache = if daemon.is_some() {
+        Cache::alone(&cx, attached.fs)
+    } else {
+        let origin = Origin::Directory(directory.as_os_str().as_bytes());
+        prepare(&cx, attached.fs, &origin).map_err(refused)?;
+        Cache::new(&cx, attached.fs, &origin, Changes::Refused)
+    };
     let cache = cache.map_err(|error| Failure::errno(shown, error.errno()))?;
     cache.give_lane_back(&thread);
-    Ok(Open { attached, cache: Box::leak(Box::new(cache)), directory })
+    Ok(Open { attached, cache: Box::leak(Box::new(cache)), directory, daemon })
 }
 
 impl Open {
@@ -102,7 +109,7 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
         image: image.to_path_buf(),
-        journal: marker::journal_of(&open.directory),
+        journal: open.daemon.is_none().then(|| marker::journal_of(&open.directory)).flatten(),
         directory: open.directory,
         names: status.names,
         files: status.files,
@@ -134,9 +141,34 @@ fn status(image: &Path, json: bool) -> Result<u8> {
 
 fn drain(image: &Path) -> Result<u8> {
     let open = open(image)?;
+    if let Some(command) = &open.daemon {
+        open.attached.leave();
+        return drain_by_session(image, command);
+    }
     let drained = writer::drain(open.cache, image);
     open.attached.leave();
     drained.map(|()| 0)
+}
+
+/// What is behind a daemon is written by a session with it, which writes back as soon as it begins, and until it ends.
+fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
+    let image = std::fs::canonicalize(image).map_err(|error| Failure::io(image.display(), &error))?;
+    let mount = format!("fuse:{command}:/.bypath-drain,cache={}", image.display());
+    let mut session = std::process::Command::new("/proc/self/exe");
+    session.args(["run", "--no-fuse", "--mount", &mount, "--", "true"]);
+    let ended = session.status().map_err(|error| Failure::io("bypath run", &error))?;
+    let open = open(&image)?;
+    let status = open.status(&image)?;
+    open.attached.leave();
+    match (ended.success(), status.names + status.files) {
+        (true, 0) => Ok(0),
+        _ => Err(Failure::new(format!(
+            "{}: {} names and {} files are not written back yet, by `bypath run --mount '{mount}'`",
+            image.display(),
+            status.names,
+            status.files
+        ))),
+    }
 }
 
 /// Makes what a journal says in its directory, where the cache image is gone.
@@ -191,6 +223,10 @@ fn discard(image: &Path, yes: bool) -> Result<u8> {
     }
     open.attached.leave();
     std::fs::remove_file(image).map_err(|error| Failure::io(shown, &error))?;
+    if open.daemon.is_some() {
+        let _ = std::fs::remove_file(marker::beside(image));
+        return Ok(0);
+    }
     let journal = marker::journal_of(&open.directory);
     let _ = std::fs::remove_file(open.directory.join(marker::NAME));
     if let Some(journal) = journal {

@@ -200,7 +200,7 @@ impl Session {
         let cache: &'static Cache = Box::leak(Box::new(cache));
         let point = mount.shown_point();
         let is_directory = matches!(origin, Origin::Directory(_));
-        if is_directory && (changes != Changes::Refused || has_left(cache, &cx)) {
+        if changes != Changes::Refused || is_directory && has_left(cache, &cx) {
             self.writers.push(Writing::start(cache, &image.path, &point, journal(mount, &origin))?);
         }
         if mount.options.actimeo != Actimeo::Never {
@@ -220,9 +220,7 @@ impl Session {
         cache.give_lane_back(&thread);
         let is_refused = changes == Changes::Refused && !mount.options.read_only;
         if is_refused {
-            let what =
-                if is_directory { "this directory can't be written" } else { "a daemon behind a cache can only be read so far" };
-            eprintln!("bypath: {point}: {what}: changes are refused (EROFS)");
+            eprintln!("bypath: {point}: this directory can't be written: changes are refused (EROFS)");
         }
         let path = image.path.as_os_str().as_bytes();
         let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
@@ -251,7 +249,8 @@ fn changes(mount: &Mount, origin: &Origin) -> Changes {
             let want = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
             rustix::fs::access(OsStr::from_bytes(place), want).is_ok()
         }
-        Origin::Daemon(..) => false,
+        // What it refuses is told when it is written back.
+        Origin::Daemon(..) => true,
     };
     match (mount.options.read_only || !may_write, mount.options.sync_image) {
         (true, _) => Changes::Refused,

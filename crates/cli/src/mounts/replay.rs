@@ -57,7 +57,9 @@ pub fn replay(directory: &Path, skip: bool) -> Result<Option<Replayed>> {
     if is_alive(&image, &left)? {
         return Ok(None);
     }
-    match Marker::claim(directory, &image, left.image()).map_err(|errno| Failure::errno(directory.display(), errno))? {
+    match Marker::claim(&directory.join(marker::NAME), &image, left.image())
+        .map_err(|errno| Failure::errno(directory.display(), errno))?
+    {
         Claim::Ours(marker) => finish(directory, &path, marker, skip).map(Some),
         Claim::Served => Err(Failure::new(format!("{shown}: another process replays its journal, or writes back"))),
         Claim::Another(_) => Err(Failure::new(format!(

@@ -172,7 +172,12 @@ impl Options {
                     options.atomic = Some(how.ok_or_else(help)?);
                 }
                 ("sync=none", _) if is_host => options.unsynced = true,
-                ("sync=image" | "sync=backend" | "sync=journal", _) if is_host => {
+                ("sync=journal", _) if is_daemon => {
+                    return Err(Failure::new(format!(
+                        "--mount '{shown}': sync=journal goes with a directory (host:); behind a daemon there are sync=backend and sync=image"
+                    )));
+                }
+                ("sync=image" | "sync=backend" | "sync=journal", _) if is_host || is_daemon => {
                     (options.sync_image, options.sync_journal) = (word == "sync=image", word == "sync=journal");
                 }
                 _ if is_host && word.starts_with("journal=") => {
@@ -212,7 +217,8 @@ impl Options {
                     let known = match source {
                         Source::Fuse(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, carrier=memory, carrier=socket, \
-                             default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max"
+                             default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
+                             sync=image"
                         }
                         Source::Host(_) => {
                             "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \

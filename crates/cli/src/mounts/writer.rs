@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use writeback::marker::{self, Claim};
-use writeback::{Journal, Marker, Writer};
+use writeback::{Journal, Marker, Progress, Writer};
 
 /// How long after the first change a round begins.
 const LAG: Duration = Duration::from_secs(1);
@@ -29,8 +29,10 @@ const LOOK: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(100);
 /// How long the end of a session rests after a round that failed.
 const ROUND_AGAIN: Duration = Duration::from_millis(100);
-/// How often the end of a session says what it waits for.
+/// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
+/// Between two lines about a round that takes long.
+const TELL: Duration = Duration::from_secs(2);
 
 /// The thread, and what it is to do at its end.
 pub struct Writing {
@@ -39,21 +41,27 @@ pub struct Writing {
     image: PathBuf,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
     /// What is not written stays in the image.
     pub leave: bool,
 }
 
 /// Locks the marker of the directory; refused if it is another image's.
 fn claim(cache: &Cache, image: &Path) -> Result<Option<Marker>> {
-    let directory = marker::path(cache.place());
-    match Marker::claim(directory, image, cache.fs().identity()) {
+    let place = marker::path(cache.place());
+    // A daemon may refuse such a name, or show it to others.
+    let (directory, marker) = match cache.daemon() {
+        None => (place, place.join(marker::NAME)),
+        Some(_) => (image, marker::beside(image)),
+    };
+    match Marker::claim(&marker, image, cache.fs().identity()) {
         Ok(Claim::Ours(marker)) => Ok(Some(marker)),
         Ok(Claim::Served) => Ok(None),
         Ok(Claim::Another(other)) => Err(Failure::new(format!(
             "{}: {other} holds changes of this directory: see `bypath cache status {other}`, `bypath cache drain {other}`",
             directory.display()
         ))),
-        Err(errno) => Err(Failure::errno(directory.join(marker::NAME).display(), errno)),
+        Err(errno) => Err(Failure::errno(marker.display(), errno)),
     }
 }
 
@@ -66,6 +74,7 @@ impl Writing {
     pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
+        let progress: Arc<Progress> = Arc::default();
         let mut served = Serving {
             cache,
             shown: shown.to_owned(),
@@ -74,6 +83,7 @@ impl Writing {
             marker,
             writer: None,
             wish: journal,
+            progress: progress.clone(),
             journal: None,
             state: Arc::default(),
         };
@@ -88,13 +98,42 @@ impl Writing {
         let ended = ending.clone();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || served.serve(&ended));
         let thread = thread.map_err(|error| Failure::io("a thread", &error))?;
-        Ok(Writing { cache, shown: shown.to_owned(), image: image.to_path_buf(), ending, thread: Some(thread), leave: false })
+        Ok(Writing {
+            cache,
+            shown: shown.to_owned(),
+            image: image.to_path_buf(),
+            ending,
+            thread: Some(thread),
+            progress,
+            leave: false,
+        })
+    }
+
+    /// Waits for a round, and says how far it is.
+    fn round_told(&self, begun: Instant) -> base::Result<()> {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let telling = scope.spawn(|| {
+                while !ended.load(SeqCst) {
+                    let rest = if begun.elapsed() < QUIET { QUIET - begun.elapsed() } else { TELL };
+                    std::thread::park_timeout(rest);
+                    if begun.elapsed() >= QUIET && !ended.load(SeqCst) {
+                        let (done, all) = self.progress.get();
+                        let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
+                        eprint!("bypath: {}: writing back: {done} of {all} names and files{end}", self.shown);
+                    }
+                }
+            });
+            let result = self.cache.fs().want_round();
+            ended.store(true, SeqCst);
+            telling.thread().unpark();
+            result
+        })
     }
 
     /// Waits until all is below, or says what is not.
     fn drain(&self) {
         let begun = Instant::now();
-        let mut said = begun;
         let Ok(status) = Status::of(self.cache) else { return };
         let (mut left, mut rounds) = (status, 0);
         while !left.is_clean {
@@ -105,12 +144,7 @@ impl Writing {
                 return;
             }
             rounds += 1;
-            if said.elapsed() > QUIET {
-                said = Instant::now();
-                let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
-                eprint!("bypath: {}: writing back {} names, {} files{end}", self.shown, left.names, left.files);
-            }
-            if self.cache.fs().want_round().is_err() {
+            if self.round_told(begun).is_err() {
                 if begun.elapsed() > GIVE_UP {
                     let (shown, image) = (&self.shown, self.image.display());
                     eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
@@ -149,7 +183,6 @@ struct Status {
     is_clean: bool,
     /// Nothing but files that are mapped.
     is_but_mapped: bool,
-    names: u64,
     files: u64,
 }
 
@@ -163,7 +196,6 @@ impl Status {
         Ok(Status {
             is_clean: status.names + status.files == 0,
             is_but_mapped: status.names == 0 && status.mapped > 0 && status.files == status.mapped,
-            names: status.names,
             files: status.files,
         })
     }
@@ -182,6 +214,9 @@ struct Shared {
 
 /// Opens the journal that the marker names, or the one that is wished for, and names it.
 fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheImage>) -> Result<Option<Arc<Journal>>> {
+    if cache.daemon().is_some() {
+        return Ok(None);
+    }
     let named = marker::journal_of(marker::path(cache.place()));
     let named = named.map(|path| CacheImage { path, size: JOURNAL_SIZE });
     let Some(CacheImage { path, size }) = named.as_ref().or(wish) else { return Ok(None) };
@@ -241,6 +276,7 @@ struct Serving {
     said: bool,
     marker: Option<Marker>,
     writer: Option<Writer>,
+    progress: Arc<Progress>,
     /// The journal that the session asks for.
     wish: Option<CacheImage>,
     /// The one that there is, while this process writes back.
@@ -250,7 +286,8 @@ struct Serving {
 
 impl Serving {
     fn open(&mut self) -> Result<()> {
-        let mut writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let mut writer = writer.telling(self.progress.clone());
         if let Some(marker) = &self.marker {
             self.journal = journal_of(self.cache, &self.image, marker, self.wish.as_ref())?;
             if let Some(journal) = &self.journal {
@@ -270,7 +307,7 @@ impl Serving {
 
     /// A session that does not begin leaves no marker, unless there is something to be marked.
     fn give_up(self) {
-        let is_journaled = marker::journal_of(marker::path(self.cache.place())).is_some();
+        let is_journaled = self.cache.daemon().is_none() && marker::journal_of(marker::path(self.cache.place())).is_some();
         if let (Some(marker), Ok(writer), false) = (self.marker, Writer::new(self.cache), is_journaled) {
             if writer.is_clean().unwrap_or(false) {
                 marker.remove();

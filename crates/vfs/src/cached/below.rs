@@ -1,7 +1,7 @@
 //! A file system behind a cache image: what that asks beside what a [`Backend`] has.
 
 use super::Cached;
-use crate::{Backend, Cx, DirEntry, Node, Result};
+use crate::{Backend, Cx, DirEntry, Errno, Node, Result};
 use pm::UserSlice;
 use session::LowerFs;
 
@@ -15,6 +15,13 @@ pub trait Below: Backend {
 
     /// All entries of a directory.
     fn list_below(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry) -> Result<()>) -> Result<()>;
+
+    /// Writes all of this at `offset`, into a file that nobody has open, and syncs it: what a daemon that writes later could
+    /// not do is told here.
+    fn write_below(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()>;
+
+    /// A file that was made, or managed, is wanted no more.
+    fn done_below(&self, cx: &Cx, node: Node) -> Result<()>;
 
     /// Rises when it has told of a change by others.
     fn told(&self) -> u64;
@@ -51,7 +58,36 @@ impl<S: LowerFs> Below for Cached<S> {
         listed.and(result)
     }
 
+    fn write_below(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()> {
+        self.session.alone(node, || {
+            let written = self.write_whole(cx, node, offset, from);
+            let synced = written.and_then(|()| self.lower.sync(&self.session, cx, Some(node), true));
+            self.lower.closed(&self.session, cx, node);
+            synced
+        })
+    }
+
+    fn done_below(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.session.alone(node, || {
+            self.lower.closed(&self.session, cx, node);
+            Ok(())
+        })
+    }
+
     fn told(&self) -> u64 {
         self.lower.told()
+    }
+}
+
+impl<S: LowerFs> Cached<S> {
+    fn write_whole(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()> {
+        let mut done = 0;
+        while done < from.len {
+            match self.write(cx, node, Some(offset + done as u64), &[from.part(done, from.len - done)])? {
+                (0, _) => return Err(Errno::EIO.into()),
+                (wrote, _) => done += wrote,
+            }
+        }
+        Ok(())
     }
 }

@@ -16,19 +16,13 @@
 //! has changed since the machine started and before the first replay: then it is somebody else's, and stays.
 
 use super::fold::{File, Fold, Step};
-use crate::attributes::extended_there;
-use crate::below::{Below, Dir, errno, id_of, join, parked};
-use crate::contents::zero;
+use crate::below::{self, Below, Dir, join, parked};
 use crate::{CUT, Failure, Hook, Id, PARK, Result};
 use base::Kind;
-use cache::lower::Original;
 use cache::touch::Label;
 use pm::Errno;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, RenameFlags, XattrFlags};
+use rustix::fs::{FileType, RenameFlags};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 /// Most levels of directories that are looked through.
 const DEPTH_MAX: usize = 5_000;
@@ -85,7 +79,7 @@ pub fn replay<'a>(
     let (at, done) = (HashMap::new(), Replayed::default());
     let rights = HashMap::new();
     let mut replay = Replay { below, groups, fold, at, others, skip, done, rights, failure: None, hook };
-    replay.all(id_of(&root))?;
+    replay.all(root.id)?;
     Ok(replay.done)
 }
 
@@ -149,7 +143,7 @@ impl Replay<'_> {
         hints.extend(park.names()?.iter().map(|name| join(PARK.as_bytes(), name)));
         for hint in hints {
             if let Some(there) = self.below.stat(&hint)?
-                && let Some(node) = wanted.remove(&id_of(&there))
+                && let Some(node) = wanted.remove(&there.id)
             {
                 self.at.insert(node, hint);
             }
@@ -165,10 +159,10 @@ impl Replay<'_> {
 
     fn look_through(&mut self, path: Vec<u8>, wanted: &mut HashMap<Id, u64>, depth: usize) -> Result<()> {
         let mut inner = Vec::new();
-        let Ok(dir) = self.below.dir(&path) else { return Ok(()) };
+        let Ok(dir) = self.below.dir_as(&path, 0) else { return Ok(()) };
         for name in dir.names()? {
             let Some(there) = dir.stat(&name)? else { continue };
-            if let Some(node) = wanted.remove(&id_of(&there)) {
+            if let Some(node) = wanted.remove(&there.id) {
                 self.at.insert(node, join(&path, &name));
             }
             if there.attr.kind == Kind::Directory {
@@ -187,7 +181,7 @@ impl Replay<'_> {
 
     /// A directory, in which its owner may change something.
     fn open(&mut self, path: &[u8]) -> Result<Dir> {
-        let dir = self.below.dir(path)?;
+        let dir = self.below.dir_as(path, 0)?;
         if !rustix::process::geteuid().is_root() && !self.rights.contains_key(path) {
             let mode = dir.stat(b".")?.map_or(OWNER_CHANGES, |there| there.attr.mode);
             if mode & OWNER_CHANGES != OWNER_CHANGES {
@@ -224,7 +218,7 @@ impl Replay<'_> {
         let Some(path) = self.at.get(&dir).cloned() else { return Ok(()) };
         let at = self.open(&path)?;
         let Some(there) = at.stat(name)? else { return Ok(()) };
-        let id = id_of(&there);
+        let id = there.id;
         if self.fold.files.get(&node).is_some_and(|file| file.lower == Some(id)) {
             return Ok(());
         }
@@ -243,7 +237,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn is_others(&self, there: &Original) -> bool {
+    fn is_others(&self, there: &below::There) -> bool {
         self.others.is_some_and(|(from, to)| (from..to).contains(&there.attr.ctime))
     }
 
@@ -291,7 +285,7 @@ impl Replay<'_> {
         let at = self.open(&path)?;
         let to = join(&path, name);
         let Some(file) = self.fold.files.get(&node).cloned() else { return Err(Failure::new(to, Errno::EUCLEAN)) };
-        if at.stat(name)?.is_some_and(|there| file.lower == Some(id_of(&there))) {
+        if at.stat(name)?.is_some_and(|there| file.lower == Some(there.id)) {
             self.at.insert(node, to);
             return Ok(());
         }
@@ -349,21 +343,15 @@ impl Replay<'_> {
         self.set_attributes(park, name, file)
     }
 
-    fn write(&mut self, file: &OwnedFd, steps: &[Step]) -> Result<()> {
-        let failed = |error| Failure::new("bytes of a file", errno(error));
-        let size = || rustix::fs::fstat(file).map(|stat| stat.st_size as u64).map_err(failed);
+    fn write(&mut self, file: &below::File, steps: &[Step]) -> Result<()> {
         for step in steps {
             match *step {
                 Step::Data { offset, group, at, len } => {
-                    let (mut bytes, mut offset) = (&self.groups[group][at..at + len], offset);
-                    while !bytes.is_empty() {
-                        let done = rustix::io::pwrite(file, bytes, offset).map_err(failed)?;
-                        (bytes, offset) = (&bytes[done..], offset + done as u64);
-                        self.done.bytes += done as u64;
-                    }
+                    file.write(&self.groups[group][at..at + len], offset)?;
+                    self.done.bytes += len as u64;
                 }
-                Step::Zeros { offset, len } => zero(file, offset, (offset + len).min(size()?.max(offset)))?,
-                Step::Size(len) if size()? != len => rustix::fs::ftruncate(file, len).map_err(failed)?,
+                Step::Zeros { offset, len } => file.zero(offset, (offset + len).min(file.size()?.max(offset)))?,
+                Step::Size(len) if file.size()? != len => file.set_size(len)?,
                 Step::Size(_) => {}
             }
         }
@@ -419,11 +407,11 @@ impl Replay<'_> {
             }
             self.before("directory")?;
             self.rights.remove(&path);
-            let dir = self.below.dir(&path)?;
+            let dir = self.below.dir_as(&path, 0)?;
             self.set_attributes(&dir, b".", &file)?;
         }
         for (path, mode) in std::mem::take(&mut self.rights) {
-            if let Ok(dir) = self.below.dir(&path) {
+            if let Ok(dir) = self.below.dir_as(&path, 0) {
                 dir.set_mode(b".", mode)?;
             }
         }
@@ -440,16 +428,13 @@ impl Replay<'_> {
         }
         if fact.kind != Kind::Symlink {
             if let Some(xattrs) = &fact.xattrs {
-                let way = dir.way(name);
-                let failed = |error| Failure::new(join(&dir.path, name), errno(error));
                 for (attribute, value) in xattrs {
-                    let (way, attribute) = (OsStr::from_bytes(&way), OsStr::from_bytes(attribute));
-                    rustix::fs::lsetxattr(way, attribute, value, XattrFlags::empty()).map_err(failed)?;
+                    dir.set_attribute(name, attribute, value)?;
                 }
-                for attribute in extended_there(&way)?.keys() {
+                for attribute in dir.attributes(name)?.keys() {
                     let is_set = xattrs.iter().any(|(name, _)| name == attribute);
                     if !is_set && (attribute.starts_with(b"user.") || attribute.starts_with(b"trusted.")) {
-                        rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)).map_err(failed)?;
+                        dir.remove_attribute(name, attribute)?;
                     }
                 }
             }
@@ -462,18 +447,18 @@ impl Replay<'_> {
         let park = self.below.park()?;
         for name in park.names()? {
             let Some(there) = park.stat(&name)? else { continue };
-            let is_known = self.fold.known.contains(&id_of(&there));
+            let is_known = self.fold.known.contains(&there.id);
             self.before("remove")?;
             if !self.remove_tree(&park, &name, there.attr.kind == Kind::Directory, is_known, 0)? {
                 // With something of somebody else's in it.
-                let top = self.below.dir(b"")?;
+                let top = self.below.top()?;
                 let kept = [&name[..], b".bypath-theirs"].concat();
                 park.rename(&name, &top, &kept, RenameFlags::NOREPLACE)?;
             }
         }
         drop(park);
         self.before("unpark")?;
-        self.below.dir(b"")?.remove(PARK.as_bytes(), true)
+        self.below.top()?.remove(PARK.as_bytes(), true)
     }
 
     /// Whether it is gone. What is left in a directory that was known is somebody else's: all that was in it here was noted.
@@ -483,7 +468,7 @@ impl Replay<'_> {
             let inner = dir.dir(name)?;
             for entry in inner.names()? {
                 let Some(there) = inner.stat(&entry)? else { continue };
-                if self.is_others(&there) && !self.fold.known.contains(&id_of(&there)) {
+                if self.is_others(&there) && !self.fold.known.contains(&there.id) {
                     is_empty = false;
                 } else {
                     is_empty &= self.remove_tree(&inner, &entry, there.attr.kind == Kind::Directory, false, depth + 1)?;

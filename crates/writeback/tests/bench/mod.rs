@@ -1,6 +1,10 @@
 //! A cache in front of a directory of many small trees, and a twin of each by the kernel.
 #![allow(dead_code, reason = "each test uses a part")]
 
+mod daemon;
+
+use daemon::ByCalls;
+
 use base::{Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
 use cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
@@ -16,6 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use vfs::backend::{Backend, Xattrs};
+use vfs::cached::Cached;
 use writeback::{CUT, Journal, Writer};
 
 /// What can be done to a small tree.
@@ -88,15 +93,29 @@ pub fn text(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(31).wrapping_add(seed * 7) % 251) as u8).collect()
 }
 
+/// What is below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Directory,
+    /// With a journal.
+    Journal,
+    /// A daemon: its numbers are not believed.
+    Daemon,
+}
+
 /// The tree that each run begins with.
-pub fn plant(at: &Path) {
+pub fn plant(at: &Path, how: How) {
     std::fs::create_dir_all(at.join("d/e")).unwrap();
     std::fs::create_dir(at.join("empty")).unwrap();
     std::fs::write(at.join("f"), b"hello").unwrap();
     std::fs::write(at.join("big"), text(300_000, 1)).unwrap();
     std::fs::write(at.join("d/e/deep"), b"deep").unwrap();
     std::fs::write(at.join("hard1"), b"hard").unwrap();
-    std::fs::hard_link(at.join("hard1"), at.join("hard2")).unwrap();
+    // Of a daemon's each name is a file of its own.
+    match how {
+        How::Daemon => std::fs::write(at.join("hard2"), b"other").unwrap(),
+        _ => std::fs::hard_link(at.join("hard1"), at.join("hard2")).unwrap(),
+    }
     std::os::unix::fs::symlink("f", at.join("s")).unwrap();
 }
 
@@ -142,6 +161,8 @@ pub fn by_kernel(at: &Path, op: Op) -> bool {
 }
 
 pub struct Bench {
+    /// The daemon, if it is one.
+    pub by: Option<&'static Cached<ByCalls>>,
     pub cache: &'static Cache,
     pub writer: Arc<Mutex<Writer>>,
     /// Makes cuts, where there is a journal.
@@ -157,18 +178,15 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(name: &str, runs: usize) -> Bench {
-        Bench::new_with(name, runs, false)
-    }
-
-    pub fn new_with(name: &str, runs: usize, journaled: bool) -> Bench {
+    pub fn new(name: &str, runs: usize, how: How) -> Bench {
+        let journaled = how == How::Journal;
         // Where extended attributes and holes are kept as they are.
-        let top = PathBuf::from(format!("/dev/shm/bypath-rounds-{}-{name}", std::process::id()));
+        let top = PathBuf::from(format!("/dev/shm/bypath-rounds-{}-{name}-{}", std::process::id(), how as u8));
         let _ = std::fs::remove_dir_all(&top);
         let (low, twins, image) = (top.join("low"), top.join("twins"), top.join("c.img"));
         for run in 0..runs {
-            plant(&low.join(run.to_string()));
-            plant(&twins.join(run.to_string()));
+            plant(&low.join(run.to_string()), how);
+            plant(&twins.join(run.to_string()), how);
         }
         let text = [image.as_os_str().as_bytes(), b"\0"].concat();
         let options = Options { limit: 1 << 30, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
@@ -185,7 +203,11 @@ impl Bench {
             atomic: None,
         };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
-        let origin = Origin::Directory(low.as_os_str().as_bytes());
+        let mut by = None;
+        let origin = match how {
+            How::Daemon => Origin::Daemon(*by.get_or_insert_with(|| daemon::daemon(&low)), b"a daemon"),
+            _ => Origin::Directory(low.as_os_str().as_bytes()),
+        };
         prepare(&cx, fs, &origin).unwrap();
         let cache = Cache::new(&cx, fs, &origin, Changes::Image).unwrap();
         let cache: &'static Cache = Box::leak(Box::new(cache));
@@ -199,7 +221,7 @@ impl Bench {
         let writer = Arc::new(Mutex::new(writer()));
         let helped = Arc::new(AtomicUsize::new(0));
         let helper = Some(help(fs, Arc::downgrade(&writer), helped.clone()));
-        Bench { cache, writer, committer, journal, helped, helper, image, low, twins, runs }
+        Bench { by, cache, writer, committer, journal, helped, helper, image, low, twins, runs }
     }
 
     /// With a thread's words for one call: it may be any thread's.

@@ -1,6 +1,8 @@
-//! The directory below: by paths from its root, none of whose components is a symlink.
+//! A directory of the kernel's below: by paths from its root, none of whose components is a symlink.
 
-use crate::{Failure, Id, PARK, Result};
+use super::{ATTRIBUTES_MAX, File, There, errno, join};
+use crate::attributes::Attributes;
+use crate::{Failure, Result};
 use cache::lower::Original;
 use pm::Errno;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -18,30 +20,6 @@ pub struct Dir {
     fd: OwnedFd,
     /// Its path, for people.
     pub path: Vec<u8>,
-}
-
-pub fn errno(error: rustix::io::Errno) -> Errno {
-    Errno(error.raw_os_error())
-}
-
-/// The name of a directory, and what is called so in it.
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
-}
-
-/// As what it lies in the park.
-pub fn parked(id: Id) -> Vec<u8> {
-    format!("{:x}.{:x}", id.0, id.1).into_bytes()
-}
-
-/// The file that a name of the park says.
-pub fn parked_id(name: &[u8]) -> Option<Id> {
-    let (device, number) = std::str::from_utf8(name).ok()?.split_once('.')?;
-    Some((u64::from_str_radix(device, 16).ok()?, u64::from_str_radix(number, 16).ok()?))
-}
-
-pub fn id_of(original: &Original) -> Id {
-    (original.stamp.device, original.stamp.number)
 }
 
 impl Below {
@@ -65,38 +43,10 @@ impl Below {
             .map_err(|error| Failure::new(shown, errno(error)))
     }
 
-    /// What lies at a path; `None`: nothing.
-    pub fn stat(&self, path: &[u8]) -> Result<Option<Original>> {
-        if path.is_empty() {
-            return self.dir(b"")?.stat(b".");
-        }
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let (dir, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
-        match self.dir(dir) {
-            Ok(dir) => dir.stat(name),
-            Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    /// The directory for what is on its way.
-    pub fn park(&self) -> Result<Dir> {
-        match self.dir(PARK.as_bytes()) {
-            Err(failure) if failure.errno == Errno::ENOENT => {
-                let made = rustix::fs::mkdirat(&self.root, PARK, Mode::RWXU);
-                made.map_err(|error| Failure::new(PARK, errno(error)))?;
-                self.dir(PARK.as_bytes())
-            }
-            opened => opened,
-        }
-    }
-
-    /// The same if it is there.
-    pub fn park_if(&self) -> Result<Option<Dir>> {
-        match self.dir(PARK.as_bytes()) {
-            Err(failure) if failure.errno == Errno::ENOENT => Ok(None),
-            opened => opened.map(Some),
-        }
+    /// Makes a directory at its top.
+    pub fn make_directory(&self, name: &[u8]) -> Result<()> {
+        let made = rustix::fs::mkdirat(&self.root, OsStr::from_bytes(name), Mode::RWXU);
+        made.map_err(|error| Failure::new(name, errno(error)))
     }
 
     /// All of the file system that was written is durable.
@@ -111,19 +61,14 @@ impl Dir {
         move |error| Failure::new(&path, errno(error))
     }
 
-    pub fn stat(&self, name: &[u8]) -> Result<Option<Original>> {
+    pub fn stat(&self, name: &[u8]) -> Result<Option<There>> {
         let failed = |errno| Failure::new(join(&self.path, name), errno);
         let text = CString::new(name).map_err(|_| failed(Errno::EINVAL))?;
         match pm::host::statx_at(self.fd.as_raw_fd(), &text) {
-            Ok(stat) => Original::of(&stat).map(Some).map_err(|error| failed(error.errno())),
+            Ok(stat) => Original::of(&stat).map(|there| Some(There::of(&there))).map_err(|error| failed(error.errno())),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(failed(errno)),
         }
-    }
-
-    /// Whether that file is called so here.
-    pub fn has(&self, name: &[u8], id: Id) -> Result<bool> {
-        Ok(self.stat(name)?.is_some_and(|original| id_of(&original) == id))
     }
 
     pub fn rename(&self, name: &[u8], to: &Dir, new: &[u8], flags: RenameFlags) -> Result<()> {
@@ -158,23 +103,27 @@ impl Dir {
         rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device).map_err(self.failed(name))
     }
 
-    pub fn make_file(&self, name: &[u8]) -> Result<OwnedFd> {
+    pub fn make_file(&self, name: &[u8]) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::RUSR | Mode::WUSR).map_err(self.failed(name))
+        rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::RUSR | Mode::WUSR)
+            .map(File::Fd)
+            .map_err(self.failed(name))
     }
 
     /// A file, to be written; one that may not be is made so for as long as it takes.
-    pub fn open_file(&self, name: &[u8]) -> Result<OwnedFd> {
+    pub fn open_file(&self, name: &[u8]) -> Result<File> {
         let name_ = OsStr::from_bytes(name);
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || rustix::fs::openat(&self.fd, name_, flags, Mode::empty());
         match open() {
             // The attributes, which come after the bytes, take that back.
-            Err(rustix::io::Errno::ACCESS) => rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty())
-                .and_then(|()| open())
-                .map_err(self.failed(name)),
-            opened => opened.map_err(self.failed(name)),
+            Err(rustix::io::Errno::ACCESS) => {
+                rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty()).and_then(|()| open())
+            }
+            opened => opened,
         }
+        .map(File::Fd)
+        .map_err(self.failed(name))
     }
 
     pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
@@ -197,8 +146,35 @@ impl Dir {
     }
 
     /// A way to it for calls that have none by directory and name.
-    pub fn way(&self, name: &[u8]) -> Vec<u8> {
+    fn way(&self, name: &[u8]) -> Vec<u8> {
         [format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).as_bytes(), name].concat()
+    }
+
+    pub fn attributes(&self, name: &[u8]) -> Result<Attributes> {
+        let (way, mut all) = (self.way(name), Attributes::new());
+        let way = OsStr::from_bytes(&way);
+        let mut names = vec![0u8; ATTRIBUTES_MAX];
+        let len = match rustix::fs::llistxattr(way, &mut names[..]) {
+            Err(rustix::io::Errno::OPNOTSUPP) => return Ok(all),
+            len => len.map_err(self.failed(name))?,
+        };
+        for attribute in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let mut value = vec![0u8; ATTRIBUTES_MAX];
+            let len = rustix::fs::lgetxattr(way, OsStr::from_bytes(attribute), &mut value[..]).map_err(self.failed(name))?;
+            value.truncate(len);
+            all.insert(attribute.to_vec(), value);
+        }
+        Ok(all)
+    }
+
+    pub fn set_attribute(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
+        let (way, flags) = (self.way(name), rustix::fs::XattrFlags::empty());
+        rustix::fs::lsetxattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute), value, flags).map_err(self.failed(name))
+    }
+
+    pub fn remove_attribute(&self, name: &[u8], attribute: &[u8]) -> Result<()> {
+        let way = self.way(name);
+        rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)).map_err(self.failed(name))
     }
 
     /// All names.
