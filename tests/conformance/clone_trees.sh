@@ -136,6 +136,22 @@ same "what is there after two at once" "$(entries)" "a b c d e locked outside th
 in_session sh -c 'python3 listing.py m/e >5'
 cmp 4 5 || failed=1
 
+# By the paths of a kernel mount, which shows what was made and what is gone.
+if [ -c /dev/fuse ]; then
+    mkdir k && "$bypath" mount image k >/dev/null || fail "mount"
+    python3 listing.py k/tree >6
+    (cd k && ls -R >/dev/null && "$bypath" clone -q tree f) || fail "clone in a kernel mount"
+    python3 listing.py k/f >7
+    cmp 6 7 || failed=1
+    echo x >>k/f/f1
+    same "diff in a kernel mount" "$("$bypath" diff k/tree k/f)" "$(printf 'M\tf1\nM\tsub/same')"
+    "$bypath" drop -q k/f || fail "drop in a kernel mount"
+    [ ! -e k/f ] || fail "what was dropped is seen in a kernel mount"
+    "$bypath" umount k || fail "umount"
+else
+    echo "skip clone_trees: no /dev/fuse here: clones in a kernel mount are NOT tested"
+fi
+
 # Full in the middle: nothing is left of it.
 in_session sh -c 'cat /dev/zero >m/filler 2>/dev/null; truncate -s -16384 m/filler; df -B1 --output=avail m | tail -1 >room'
 "$bypath" clone -q "$I:/tree" "$I:/full" 2>said && fail "a clone fits into $(cat room) bytes"
