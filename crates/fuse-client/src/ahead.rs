@@ -122,9 +122,9 @@ impl Ahead {
 }
 
 impl FuseClient {
-    /// The incarnation of the daemon `incarnation`, and what it has told of changes.
+    /// The incarnation of the daemon, and how many notices of its nobody has obeyed.
     pub(super) fn version(&self, incarnation: u32) -> Result<u64> {
-        Ok(u64::from(incarnation) << 32 | u64::from(self.ring.header()?.notices.load(Relaxed)))
+        Ok(u64::from(incarnation) << 32 | u64::from(self.ring.header()?.unheeded.load(Relaxed)))
     }
 
     /// Asks for a frame's length at `offset`.

@@ -14,6 +14,8 @@ use session::{Caching, SessionCache};
 pub(super) const READ: usize = 0;
 /// See [`READ`].
 pub(super) const WRITE: usize = 1;
+/// That for appending: the daemon itself finds the end, where others append too.
+pub(super) const APPEND: usize = 2;
 /// Bits of what is open.
 pub(super) const FOR_READ: u32 = 1;
 /// See [`FOR_READ`].
@@ -22,6 +24,8 @@ pub(super) const FOR_WRITE: u32 = 2;
 const SHARED: u32 = 4;
 /// The daemon wants no opening: there is nothing to release. A bit, since any word may be a handle.
 pub(super) const UNOPENED: u32 = 8;
+/// See [`FOR_READ`].
+pub(super) const FOR_APPEND: u32 = 16;
 
 /// What `open_flags` of an answer say.
 pub(super) fn caching_of(flags: u32) -> Caching {
@@ -46,15 +50,24 @@ impl FuseClient {
         Ok(if is_fresh { record.handle_bits.load(Acquire) } else { 0 })
     }
 
-    /// A handle of the node for reading or writing, of its key's incarnation; opened if there is none.
+    /// A handle of the node for reading, writing or appending, of its key's incarnation; opened if there is none.
     pub(super) fn handle(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key, want: usize) -> Result<u64> {
-        if self.open_bits(s, node, key.incarnation)? & (1 << want) == 0 {
-            let access = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
+        let (bit, access) = match want {
+            READ => (FOR_READ, abi::O_RDONLY),
+            WRITE => (FOR_WRITE, abi::O_WRONLY),
+            _ => (FOR_APPEND, abi::O_WRONLY | abi::O_APPEND),
+        };
+        if self.open_bits(s, node, key.incarnation)? & bit == 0 {
             self.open_handle(s, cx, node, key, access)?;
         }
         let handle = s.get(node)?.handles[want].load(Acquire);
         // Opened anew meanwhile, in another incarnation: that one is not for this request.
         if s.get(node)?.handle_incarnation.load(Relaxed) == key.incarnation { Ok(handle) } else { posix(Errno::ENOTCONN) }
+    }
+
+    /// The handle by which a node is changed otherwise than by writing: the one that is there.
+    pub(super) fn for_change(bits: u32) -> usize {
+        if bits & (FOR_WRITE | FOR_APPEND) == FOR_APPEND { APPEND } else { WRITE }
     }
 
     /// Opens with an access mode and lays the handle beside the node, unless
@@ -73,10 +86,24 @@ impl FuseClient {
         let bits = match access {
             abi::O_RDONLY => FOR_READ,
             abi::O_WRONLY => FOR_WRITE,
+            _ if access & abi::O_APPEND != 0 => FOR_APPEND,
             _ => FOR_READ | FOR_WRITE | SHARED,
         };
         if !s.put_handles(node, bits | opened, handle, key.incarnation, caching)? && opened == 0 {
             self.release_handle(cx, key, handle, directory);
+        }
+        Ok(())
+    }
+
+    /// Has the daemon look at a file that is open, as at an open; what it says of pages counts.
+    pub(super) fn ask_open(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key) -> Result<()> {
+        let mut message = Message::new();
+        message.word32(abi::O_RDONLY | LARGEFILE).word32(0);
+        let mut reply = [0u8; 16];
+        self.ask_exact(cx, OPEN, key, [message.bytes(), b"", b""], &mut reply)?;
+        self.release_handle(cx, key, word64(&reply, 0), false);
+        if caching_of(word32(&reply, 8)) == Caching::WhileOpen {
+            s.contents_changed(node);
         }
         Ok(())
     }
@@ -102,6 +129,9 @@ impl FuseClient {
         }
         if bits & FOR_WRITE != 0 && bits & SHARED == 0 {
             self.release_handle(cx, key, handles[WRITE], directory);
+        }
+        if bits & FOR_APPEND != 0 {
+            self.release_handle(cx, key, handles[APPEND], directory);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the namespace asks, as requests of the protocol.
 
 use super::call::{DONT_MASK, Message};
-use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE, caching_of};
+use super::handles::{APPEND, FOR_APPEND, FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE, caching_of};
 use super::permission::{may_change, mode_without_set_id, times_of};
 use super::protocol::*;
 use super::ring::DATA_MAX;
@@ -41,8 +41,13 @@ fn needless(result: Result<()>) -> Result<()> {
 
 /// `struct fuse_read_in`, which is `struct fuse_write_in` too.
 pub(super) fn piece(handle: u64, offset: u64, len: usize) -> Message {
+    flagged_piece(handle, offset, len, 0)
+}
+
+/// The same with the open file's flags.
+fn flagged_piece(handle: u64, offset: u64, len: usize, flags: u32) -> Message {
     let mut message = Message::new();
-    message.word64(handle).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
+    message.word64(handle).word64(offset).word32(len as u32).word32(0).word64(0).word32(flags).word32(0);
     message
 }
 
@@ -279,17 +284,29 @@ impl LowerFs for FuseClient {
         if flags & abi::O_PATH != 0 || s.get(node)?.kind() != Kind::Regular {
             return Ok(());
         }
+        let to_write = if flags & abi::O_APPEND != 0 { FOR_APPEND } else { FOR_WRITE };
         let wanted = match flags & abi::O_ACCMODE {
             abi::O_RDONLY => FOR_READ,
-            abi::O_WRONLY => FOR_WRITE,
-            _ => FOR_READ | FOR_WRITE,
+            abi::O_WRONLY => to_write,
+            _ => FOR_READ | to_write,
         };
         let key = self.key(s, cx, node)?;
-        match wanted & !self.open_bits(s, node, key.incarnation)? {
+        let (asks, bits) = (self.opens_ask(), self.open_bits(s, node, key.incarnation)?);
+        let missing = wanted & !bits;
+        match missing & (FOR_READ | FOR_WRITE) {
+            0 if asks && missing == 0 => self.ask_open(s, cx, node, key)?,
             0 => {}
             FOR_READ => self.open_handle(s, cx, node, key, abi::O_RDONLY)?,
             FOR_WRITE => self.open_handle(s, cx, node, key, abi::O_WRONLY)?,
             _ => self.open_handle(s, cx, node, key, abi::O_RDWR)?,
+        }
+        if missing & FOR_APPEND != 0 {
+            let opened = self.open_handle(s, cx, node, key, abi::O_WRONLY | abi::O_APPEND);
+            // Its maker may write to it, whatever its mode says.
+            opened.or_else(|error| if bits & FOR_WRITE != 0 { Ok(()) } else { Err(error) })?;
+        }
+        if asks {
+            s.forget_attr(node);
         }
         // As the kernel does: what others wrote is seen by whoever opens the file after.
         if s.get(node)?.caching.load(Relaxed) == Caching::WhileOpen as u32 {
@@ -308,17 +325,22 @@ impl LowerFs for FuseClient {
         Some(PageKey { key: record.key.load(Relaxed), version: self.version(incarnation).ok()? })
     }
 
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         self.settle(s, node);
         let incarnation = self.ring.incarnation();
-        if self.open_bits(s, node, incarnation).unwrap_or(0) & FOR_WRITE == 0 {
-            return;
+        let bits = self.open_bits(s, node, incarnation).unwrap_or(0);
+        if bits & (FOR_WRITE | FOR_APPEND) == 0 {
+            return Ok(());
         }
-        let Ok(record) = s.get(node) else { return };
+        let record = s.get(node)?;
         let key = Key { id: record.key.load(Relaxed), incarnation };
-        let mut message = Message::new();
-        message.word64(record.handles[WRITE].load(Relaxed)).word64(0).word64(0);
-        let _ = self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]);
+        let mut flushed = Ok(());
+        for (_, index) in [(FOR_WRITE, WRITE), (FOR_APPEND, APPEND)].into_iter().filter(|(bit, _)| bits & bit != 0) {
+            let mut message = Message::new();
+            message.word64(record.handles[index].load(Relaxed)).word64(0).word64(0);
+            flushed = flushed.and(needless(self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""])));
+        }
+        flushed
     }
 
     fn keeps_locks(&self, flock: bool) -> bool {
@@ -391,7 +413,7 @@ impl LowerFs for FuseClient {
     }
 
     fn told(&self) -> u64 {
-        self.version(self.ring.incarnation()).unwrap_or(0)
+        self.ring.header().map_or(0, |header| u64::from(self.ring.incarnation()) << 32 | u64::from(header.notices.load(Relaxed)))
     }
 
     fn settle_all(&self) {
@@ -401,23 +423,26 @@ impl LowerFs for FuseClient {
     fn write(&self, s: &SessionCache, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         self.drop_set_id(s, cx, node)?;
         let key = self.key(s, cx, node)?;
-        let handle = self.handle(s, cx, node, key, WRITE)?;
-        let agreed = self.ring.header()?.max_write.load(Relaxed) as usize;
-        in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
-            let message = piece(handle, offset + done as u64, part.len);
-            let request = request(WRITE_FILE, key, [message.bytes(), b"", b""], part);
-            let mut reply = [0u8; 8];
-            let len = self.ring.call(cx, &request, UserSlice::from_mut(&mut reply))?;
-            let written = word32(&reply, 0) as usize;
-            if len == reply.len() && written <= part.len { Ok(written) } else { posix(Errno::EIO) }
-        })
+        self.write_by(cx, key, (self.handle(s, cx, node, key, WRITE)?, 0), offset, from)
+    }
+
+    fn append(&self, s: &SessionCache, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        self.drop_set_id(s, cx, node)?;
+        let key = self.key(s, cx, node)?;
+        let (handle, flags) = match self.handle(s, cx, node, key, APPEND) {
+            Ok(handle) => (handle, abi::O_WRONLY | abi::O_APPEND),
+            // Its maker may write to it, whatever its mode says.
+            Err(_) => (self.handle(s, cx, node, key, WRITE)?, 0),
+        };
+        self.write_by(cx, key, (handle, flags), offset, from)
     }
 
     fn fallocate(&self, s: &SessionCache, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.drop_set_id(s, cx, node)?;
         let mut message = Message::new();
         let key = self.key(s, cx, node)?;
-        message.word64(self.handle(s, cx, node, key, WRITE)?).word64(offset).word64(len).word32(how.flags()).word32(0);
+        let index = Self::for_change(self.open_bits(s, node, key.incarnation)?);
+        message.word64(self.handle(s, cx, node, key, index)?).word64(offset).word64(len).word32(how.flags()).word32(0);
         unsupported(self.ask_nothing(cx, FALLOCATE, key, [message.bytes(), b"", b""]))
     }
 
@@ -426,7 +451,8 @@ impl LowerFs for FuseClient {
             return Ok(None);
         }
         let key = self.key(s, cx, node)?;
-        let index = if self.open_bits(s, node, key.incarnation)? & FOR_READ != 0 { READ } else { WRITE };
+        let bits = self.open_bits(s, node, key.incarnation)?;
+        let index = if bits & FOR_READ != 0 { READ } else { Self::for_change(bits) };
         let mut message = Message::new();
         message
             .word64(self.handle(s, cx, node, key, index)?)
@@ -449,7 +475,7 @@ impl LowerFs for FuseClient {
         let key = self.key(s, cx, node)?;
         let index = match self.open_bits(s, node, key.incarnation)? {
             0 => return Ok(()),
-            bits if bits & FOR_WRITE != 0 => WRITE,
+            bits if bits & (FOR_WRITE | FOR_APPEND) != 0 => Self::for_change(bits),
             _ => READ,
         };
         let operation = if s.get(node)?.kind() == Kind::Directory { FSYNCDIR } else { FSYNC };
@@ -506,8 +532,9 @@ impl FuseClient {
         let mut handle = 0;
         if change.size.is_some() {
             valid |= FATTR_SIZE;
-            if self.open_bits(s, node, key.incarnation)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
-                handle = self.handle(s, cx, node, key, WRITE)?;
+            let bits = self.open_bits(s, node, key.incarnation)?;
+            if bits & UNOPENED == 0 && bits & (FOR_WRITE | FOR_APPEND) != 0 {
+                handle = self.handle(s, cx, node, key, Self::for_change(bits))?;
                 valid |= FATTR_FH;
             }
         }
@@ -522,6 +549,19 @@ impl FuseClient {
         message.word32(change.uid.unwrap_or(0)).word32(change.gid.unwrap_or(0)).word32(0);
         let mut reply = [0u8; ATTR_OUT_BYTES];
         self.ask_exact(cx, SETATTR, key, [message.bytes(), b"", b""], &mut reply)
+    }
+
+    /// Writes by a handle of an open file with these flags.
+    fn write_by(&self, cx: &Cx, key: Key, (handle, flags): (u64, u32), offset: u64, from: UserSlice) -> Result<usize> {
+        let agreed = self.ring.header()?.max_write.load(Relaxed) as usize;
+        in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
+            let message = flagged_piece(handle, offset + done as u64, part.len, flags);
+            let request = request(WRITE_FILE, key, [message.bytes(), b"", b""], part);
+            let mut reply = [0u8; 8];
+            let len = self.ring.call(cx, &request, UserSlice::from_mut(&mut reply))?;
+            let written = word32(&reply, 0) as usize;
+            if len == reply.len() && written <= part.len { Ok(written) } else { posix(Errno::EIO) }
+        })
     }
 
     fn make_node(&self, cx: &Cx, dir: Key, name: &[u8], mode: u32, rdev: u64) -> Result<Entry> {

@@ -25,6 +25,7 @@
 
 mod client;
 mod daemon;
+mod notices;
 #[cfg(test)]
 mod tests;
 
@@ -155,6 +156,14 @@ pub struct Header {
     /// Threads that follow.
     followers: AtomicU32,
     reserved3: [AtomicU32; 13],
+
+    /// Rings for the watcher: there is a notice.
+    told: AtomicU32,
+    /// 1: somebody takes notices.
+    watcher: AtomicU32,
+    /// Notices that nobody has obeyed: pages of before are not believed.
+    pub unheeded: AtomicU32,
+    reserved4: [AtomicU32; 13],
 }
 
 const _: () = assert!(core::mem::offset_of!(Header, pending) == 64 && core::mem::offset_of!(Header, returning) == 128);
@@ -379,6 +388,7 @@ impl Ring {
             word.store(0, SeqCst);
         }
         header.mount_flags.store(0, SeqCst);
+        self.clear_notices();
         for index in 0..SLOTS {
             self.slot(index)?.free_left(incarnation);
         }

@@ -70,7 +70,7 @@ const NONSENSE: u32 = 64;
 /// So long a process of another PID namespace may have a word.
 const UNTOLD_NS: i64 = 10_000_000_000;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL7");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL8");
 
 const PROCESSES_AT: u64 = 4096;
 const MUTEXES_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;

@@ -74,9 +74,10 @@ pub trait LowerFs: Sync {
         Ok(())
     }
 
-    /// A descriptor on an open regular file was closed.
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    /// A descriptor on an open regular file is closed; the close fails as this does.
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         let _ = (s, cx, node);
+        Ok(())
     }
 
     /// Whether it keeps advisory locks of an open file itself: `flock`, or else record and OFD locks.
@@ -164,6 +165,12 @@ pub trait LowerFs: Sync {
     fn write(&self, s: &SessionCache, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let _ = (s, cx, node, offset, from);
         refused()
+    }
+
+    /// Writes one buffer at the end, which is at `offset` as far as one knows: with others who append, the lower file system
+    /// may know better.
+    fn append(&self, s: &SessionCache, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        self.write(s, cx, node, offset, from)
     }
 
     /// Space management.

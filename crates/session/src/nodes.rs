@@ -60,9 +60,9 @@ pub struct Record {
     touched: AtomicU32,
     entry_until: AtomicU64,
     attr_until: AtomicU64,
-    /// The lower file system's handles: for reading, for writing. Present as `handle_bits` says.
-    pub handles: [AtomicU64; 2],
-    /// Bit 0: a handle for reading; bit 1: one for writing.
+    /// The lower file system's handles: for reading, for writing, for appending. Present as `handle_bits` says.
+    pub handles: [AtomicU64; 3],
+    /// Bit 0: a handle for reading; bit 1: one for writing; bit 4: one for appending.
     pub handle_bits: AtomicU32,
     /// Whether pages are kept: [`Caching`].
     pub caching: AtomicU32,
@@ -86,7 +86,7 @@ pub struct Record {
     attr_asked: AtomicU64,
     /// Its place among the changes of nodes: when it was first entered under this name.
     named_at: AtomicU64,
-    reserved: [AtomicU64; 5],
+    reserved: [AtomicU64; 4],
     name: [AtomicU64; 32],
 }
 
@@ -354,6 +354,27 @@ impl SessionCache {
         let Ok(record) = self.get(node) else { return };
         self.note_change(Of::Attributes, record.key.load(Relaxed));
         record.attr_until.store(0, Relaxed);
+    }
+
+    /// The lower file system says that attributes of what it calls `key` are others now, and `contents` perhaps.
+    pub fn invalidate(&self, key: u64, contents: bool) {
+        self.note_change(Of::Attributes, key);
+        if contents {
+            self.note_change(Of::Contents, key);
+        }
+    }
+
+    /// It says that `name` is another one's, or nobody's, in the directory that it calls `dir`.
+    pub fn invalidate_name(&self, dir: u64, name: &[u8]) {
+        self.invalidate(dir, false);
+        let is_meant = |record: &&Record| record.in_use() && record.kind() == Kind::Directory && record.key.load(Relaxed) == dir;
+        let high = self.header().nodes_high.load(Acquire).min(NODES);
+        let found = (0..high).find_map(|index| Some((index, self.record(index).filter(is_meant)?)));
+        match found {
+            Some((index, record)) => drop(self.doubt(self.node_of(index, record), name)),
+            // What is on its way into the cache is not to stay.
+            None => self.changed(),
+        }
     }
 
     /// Enters what the lower file system said of `name` in `dir` when it was asked at `asked`.

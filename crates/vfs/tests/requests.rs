@@ -114,3 +114,48 @@ fn a_new_daemon_finds_free_slots() {
         assert_eq!(ring.send(cx, &forget), Ok(()));
     });
 }
+
+/// Goal: who appends has a handle that the daemon knows to be for that, so that it finds the end itself; who writes elsewhere
+/// has another; both are released.
+#[test]
+fn who_appends_has_a_handle_for_it() {
+    const OPEN: u32 = 14;
+    const WRITE: u32 = 16;
+    const RELEASE: u32 = 18;
+    const APPEND: u32 = pm::sys::abi::O_APPEND;
+    let place = Place::new("append");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let backend = place.mount(move |operation, _, body| {
+        let word = |at: usize| u32::from_ne_bytes(body[at..at + 4].try_into().unwrap());
+        match operation {
+            OPEN => log.lock().unwrap().push((OPEN, word(0) & APPEND)),
+            // By which handle, and with which flags.
+            WRITE => log.lock().unwrap().push((WRITE + word(0) * 100, word(32) & APPEND)),
+            RELEASE => log.lock().unwrap().push((RELEASE, word(0))),
+            _ => {}
+        }
+        match operation {
+            LOOKUP => entry(7, 0o100_644, 5),
+            GETATTR => [&[0u8; 16], &entry(7, 0o100_644, 5)[40..128]].concat(),
+            OPEN => [[if word(0) & APPEND != 0 { 2u8 } else { 1 }, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat(),
+            WRITE => word(16).to_ne_bytes().into_iter().chain([0; 4]).collect(),
+            _ => Vec::new(),
+        }
+    });
+    let take = || std::mem::take(&mut *asked.lock().unwrap());
+    with_cx(ROOT, |cx| {
+        let node = backend.lookup(cx, backend.root(), b"log").unwrap();
+        let text = [UserSlice::from_ref(b"line\n")];
+        backend.open(cx, node, pm::sys::abi::O_WRONLY | APPEND, 3).unwrap();
+        assert_eq!(backend.write(cx, node, None, &text).unwrap(), (5, 10));
+        assert_eq!(take(), [(OPEN, APPEND), (WRITE + 200, APPEND)]);
+        backend.open(cx, node, pm::sys::abi::O_WRONLY, 4).unwrap();
+        backend.write(cx, node, Some(0), &text).unwrap();
+        backend.write(cx, node, None, &text).unwrap();
+        assert_eq!(take(), [(OPEN, 0), (WRITE + 100, 0), (WRITE + 200, APPEND)]);
+        backend.close(cx, 3);
+        backend.close(cx, 4);
+        assert_eq!(take(), [(RELEASE, 1), (RELEASE, 2)]);
+    });
+}

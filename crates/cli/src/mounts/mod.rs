@@ -7,7 +7,6 @@ pub mod helper;
 pub mod leavings;
 mod point;
 mod proxy;
-mod reaper;
 pub mod replay;
 mod rescue;
 mod said;
@@ -15,6 +14,7 @@ pub mod shared_file;
 pub mod spare;
 pub mod spec;
 pub mod transport;
+mod upkeep;
 mod watch;
 pub mod writer;
 
@@ -29,7 +29,6 @@ use fuse_client::FuseClient;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
-use reaper::Reaper;
 use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
@@ -38,6 +37,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use upkeep::Upkeep;
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::{Backend, MountTable};
@@ -52,8 +52,8 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
-    /// Dropped before the daemons whose locks they give back.
-    reapers: Vec<Reaper>,
+    /// Dropped before the daemons that they look after.
+    upkeep: Vec<Upkeep>,
     daemons: Vec<Daemon>,
     /// Who keep caches fresh.
     servers: Vec<cache::Server>,
@@ -88,7 +88,7 @@ impl Session {
         let mut session = Session {
             images,
             kernel,
-            reapers: Vec::new(),
+            upkeep: Vec::new(),
             daemons,
             servers: Vec::new(),
             spares: Vec::new(),
@@ -131,16 +131,19 @@ impl Session {
                 Some(image) => self.make_cache_of_directory(mount, image, path, slot),
                 None => self.make_host(mount, path, there),
             },
-            Source::Fuse(words) => {
-                let (daemon, source) = self.start_daemon(mount, words)?;
-                if let Some(image) = &mount.options.cache {
-                    return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
-                }
-                self.tell(mount, &source, &[]);
-                Ok(daemon)
-            }
+            Source::Fuse(words) => self.make_daemon(mount, words, slot),
+            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
+    }
+
+    fn make_daemon(&mut self, mount: &Mount, words: &[OsString], slot: usize) -> Result<&'static dyn Backend> {
+        let (daemon, source) = self.start_daemon(mount, words)?;
+        if let Some(image) = &mount.options.cache {
+            return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
+        }
+        self.tell(mount, &source, &[]);
+        Ok(daemon)
     }
 
     /// Notes a mount point that programs without the library find as it is.
@@ -225,7 +228,7 @@ impl Session {
         self.daemons.push(daemon);
         self.files.push(file);
         let mounted: &'static Cached<FuseClient> = Box::leak(Box::new(Cached::new(client, cache)));
-        self.reapers.extend(Reaper::start(mounted));
+        self.upkeep.push(Upkeep::start(mounted));
         Ok((mounted, source))
     }
 

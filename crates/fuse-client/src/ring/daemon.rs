@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Parts of a notification that are looked at: header, what is fixed, name, its end.
+const NOTICE_PARTS: usize = 4;
+
 impl Ring {
     /// The next request, into `into`; its length. Waits. `ENODEV` when the daemon
     /// is to end, `EINVAL` if there is no room for it.
@@ -141,9 +144,14 @@ impl Ring {
         let word = |at: usize| head[at..at + 8].iter().rev().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
         let unique = word(8);
         if unique == 0 {
-            // A notification: entries live no longer than the daemon said anyway, but pages do.
-            self.header()?.notices.fetch_add(1, AcqRel);
-            return Ok(total);
+            let code = u32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
+            let mut skipped = 0;
+            let mut rest = [UserSlice::from_ref(&[]); NOTICE_PARTS];
+            for (part, rest) in parts.iter().zip(&mut rest) {
+                let head = (OUT_HEADER - skipped).min(part.len);
+                (*rest, skipped) = (part.part(head, part.len - head), skipped + head);
+            }
+            return self.notify_of(code, &rest).map(|()| total);
         }
         let index = (unique & 0xff) as u32 >> 1;
         let slot = self.slot(index).map_err(|_| Errno::ENOENT)?;

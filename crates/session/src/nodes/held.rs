@@ -68,7 +68,7 @@ impl SessionCache {
     }
 
     /// Lays a handle beside a node for what `bits` say (1 reading, 2 writing, 4 one
-    /// for both). False if that was there already.
+    /// for both, 16 appending). False if that was there already.
     pub fn put_handles(&self, node: Node, bits: u32, handle: u64, incarnation: u32, caching: Caching) -> Result<bool> {
         let _guard = self.lock();
         let record = self.get(node)?;
@@ -77,11 +77,11 @@ impl SessionCache {
             return Ok(false);
         }
         let present = if of == incarnation { record.handle_bits.load(Relaxed) } else { 0 };
-        if present & bits & 3 != 0 {
+        if present & bits & 0b10011 != 0 {
             return Ok(false);
         }
-        for index in 0..2 {
-            if bits & (1 << index) != 0 {
+        for (index, bit) in [1, 2, 16].into_iter().enumerate() {
+            if bits & bit != 0 {
                 record.handles[index].store(handle, Relaxed);
             }
         }
@@ -93,14 +93,14 @@ impl SessionCache {
 
     /// Takes a node's handles away if no more than `holders` hold it (0: in any
     /// case): key, handles, bits, incarnation, whether it is a directory.
-    pub fn take_handles(&self, node: Node, holders: u32) -> Option<(u64, [u64; 2], u32, u32, bool)> {
+    pub fn take_handles(&self, node: Node, holders: u32) -> Option<(u64, [u64; 3], u32, u32, bool)> {
         let _guard = self.lock();
         let record = self.get(node).ok()?;
         if holders != 0 && record.holds.load(Relaxed) > holders {
             return None;
         }
         let bits = record.handle_bits.swap(0, Relaxed);
-        let handles = [record.handles[0].load(Relaxed), record.handles[1].load(Relaxed)];
+        let handles = [0, 1, 2].map(|index: usize| record.handles[index].load(Relaxed));
         let incarnation = record.handle_incarnation.load(Relaxed);
         (bits != 0).then(|| (record.key.load(Relaxed), handles, bits, incarnation, record.kind() == Kind::Directory))
     }

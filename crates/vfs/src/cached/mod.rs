@@ -64,6 +64,9 @@ impl<S: LowerFs> Cached<S> {
         if let Some(attr) = self.session.attr(node)? {
             return Ok(attr);
         }
+        if let Some(attr) = self.removed_attr(node)? {
+            return Ok(attr);
+        }
         let asked = self.session.moment();
         let (attr, ns) = self.lower.attr(&self.session, cx, node)?;
         self.session.set_attr(node, &attr, ns, asked)?;
@@ -211,6 +214,9 @@ impl<S: LowerFs> Backend for Cached<S> {
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        if let Some(attr) = self.removed_attr(node)? {
+            return if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) };
+        }
         self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node))
     }
 
@@ -340,19 +346,21 @@ impl<S: LowerFs> Backend for Cached<S> {
     #[inline]
     fn write_one(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         if self.lower.is_remembered() {
-            return self.write_at(cx, node, offset, &[from]).map(|(done, _)| done);
+            return self.write(cx, node, Some(offset), &[from]).map(|(done, _)| done);
         }
         Ok(self.lower.write(&self.session, cx, node, offset, from)?.min(from.len))
     }
 
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        let write = |offset, part| self.lower.write(&self.session, cx, node, offset, part);
+        let append = |offset, part| self.lower.append(&self.session, cx, node, offset, part);
         let Some(offset) = offset else {
             return self.session.alone(node, || {
                 let (attr, _) = self.lower.attr(&self.session, cx, node)?;
-                self.write_at(cx, node, attr.size, from)
+                self.write_at(cx, node, attr.size, from, &append)
             });
         };
-        self.write_at(cx, node, offset, from)
+        self.write_at(cx, node, offset, from, &write)
     }
 
     fn copy_range(&self, _cx: &Cx, _from: Node, _from_offset: u64, _to: Node, _to_offset: u64, _len: u64) -> Result<u64> {
@@ -541,15 +549,23 @@ impl<S: LowerFs> Cached<S> {
         }
     }
 
-    fn flush_of(&self, cx: &Cx, id: DescriptionId) {
+    fn flush_of(&self, cx: &Cx, id: DescriptionId) -> Result<()> {
         let description = self.session.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
             let node = self.node_of(id);
-            self.lower.flush(&self.session, cx, node);
+            return self.lower.flush(&self.session, cx, node);
         }
+        Ok(())
     }
 
-    fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+    fn write_at(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        from: &[UserSlice],
+        put: &dyn Fn(u64, UserSlice) -> Result<usize>,
+    ) -> Result<(usize, u64)> {
         if let [part] = from
             && part.len != 0
             && !self.lower.is_remembered()
@@ -558,7 +574,7 @@ impl<S: LowerFs> Cached<S> {
         }
         let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {
-            let write = |part| self.lower.write(&self.session, cx, node, offset.saturating_add(done as u64), part);
+            let write = |part| put(offset.saturating_add(done as u64), part);
             let written = match write(part) {
                 // It ends before it says.
                 Err(Error::Posix(Errno::EFAULT)) if part.readable() > 0 => write(part.part(0, part.readable())),

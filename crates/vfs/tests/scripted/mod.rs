@@ -28,6 +28,12 @@ impl Place {
         path.to_str().unwrap().into()
     }
 
+    /// The path of one that was made.
+    #[allow(dead_code)]
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+
     /// The caching layer to a daemon that answers each request (operation, unique, what follows the header).
     pub fn mount(&self, answer: impl Fn(u32, u64, &[u8]) -> Vec<u8> + Send + 'static) -> Cached<FuseClient> {
         let path = self.file("ring", RING_BYTES);
