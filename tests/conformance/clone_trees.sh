@@ -79,6 +79,13 @@ same "names, bytes" "$(python3 -c 'import json, sys; d = json.loads(sys.argv[1])
 in_session sh -c 'echo more >>m/a/f3000000; : >m/b/f4096; rm m/tree/sub/deep/n499; python3 listing.py m/tree >4
     tail -c 5 m/a/f3000000 | grep -q more && [ $(stat -c %s m/tree/f3000000) = 3000000 ] && [ $(stat -c %s m/outside) = 4096 ]' || fail "an edit shows elsewhere"
 
+# 733 blocks of the large file, some 540 of small ones: two clones save twice what is shared, but for what was changed.
+"$bypath" info --json image | python3 -c 'import json, sys
+shared = json.load(sys.stdin)["shared"]
+blocks, saved = shared["bytes"] // 4096, shared["saved"] // 4096
+sys.exit(not (1250 < blocks < 1320 and 2 * blocks - 10 < saved < 2 * blocks) and f"{blocks} blocks are shared, which saves {saved}")' || failed=1
+"$bypath" info image | grep -q '^shared  *5' || fail "info: $("$bypath" info image)"
+
 # What is refused changes nothing.
 refused() { # WORD ARGUMENTS…
     local word=$1 text
@@ -129,6 +136,22 @@ same "what is there after two at once" "$(entries)" "a b c d e locked outside th
 in_session sh -c 'python3 listing.py m/e >5'
 cmp 4 5 || failed=1
 
+# By the paths of a kernel mount, which shows what was made and what is gone.
+if [ -c /dev/fuse ]; then
+    mkdir k && "$bypath" mount image k >/dev/null || fail "mount"
+    python3 listing.py k/tree >6
+    (cd k && ls -R >/dev/null && "$bypath" clone -q tree f) || fail "clone in a kernel mount"
+    python3 listing.py k/f >7
+    cmp 6 7 || failed=1
+    echo x >>k/f/f1
+    same "diff in a kernel mount" "$("$bypath" diff k/tree k/f)" "$(printf 'M\tf1\nM\tsub/same')"
+    "$bypath" drop -q k/f || fail "drop in a kernel mount"
+    [ ! -e k/f ] || fail "what was dropped is seen in a kernel mount"
+    "$bypath" umount k || fail "umount"
+else
+    echo "skip clone_trees: no /dev/fuse here: clones in a kernel mount are NOT tested"
+fi
+
 # Full in the middle: nothing is left of it.
 in_session sh -c 'cat /dev/zero >m/filler 2>/dev/null; truncate -s -16384 m/filler; df -B1 --output=avail m | tail -1 >room'
 "$bypath" clone -q "$I:/tree" "$I:/full" 2>said && fail "a clone fits into $(cat room) bytes"
@@ -136,9 +159,10 @@ grep -q 'no space' said || fail "full: $(cat said)"
 same "what is there after a full image" "$(entries)" "a b c d e filler locked outside theirs tree"
 "$bypath" check image >/dev/null || fail "check after a full image"
 
-# All goes: the space is what it was.
+# All goes: nothing is shared, and the space is what it was.
 "$bypath" drop --json "$I:/a" "$I:/b" "$I:/c" "$I:/d" "$I:/e" "$I:/filler" >/dev/null || fail drop
 same "what is shared when all is gone" "$("$bypath" dump image | grep -c 'is shared')" 0
+"$bypath" info image | grep '^shared' && fail "something is shared when all is gone"
 same "MiB in use when all is gone" "$(used)" "$before"
 "$bypath" check image >/dev/null || fail "check after drop"
 exit $failed

@@ -20,6 +20,7 @@ struct Info {
     used: u64,
     free: u64,
     files: u64,
+    shared: Shared,
     /// What the medium promises.
     domain: &'static str,
     survives: &'static str,
@@ -84,6 +85,15 @@ impl Behind {
     }
 }
 
+/// What files have in common.
+#[derive(Serialize)]
+struct Shared {
+    /// Bytes that several files have, each counted once.
+    bytes: u64,
+    /// How many more they would take if each file had its own.
+    saved: u64,
+}
+
 /// Who uses an image, or used it last.
 #[derive(Serialize)]
 struct Machine {
@@ -134,12 +144,16 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
     let thread = Thread::new();
     fs.adopt_dead_processes(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
     fs.give_lane_back(&thread);
+    // Where that is damaged `check` says so.
+    let (shared, more) = fs.shared_blocks().unwrap_or_default();
+    let shared = Shared { bytes: shared * stat.block_bytes, saved: more * stat.block_bytes };
     let mut info = Info {
         image: image.display().to_string(),
         limit: fs.limit(),
         used: stat.blocks.saturating_sub(stat.blocks_free) * stat.block_bytes,
         free: stat.blocks_free * stat.block_bytes,
         files: stat.files.saturating_sub(stat.files_free),
+        shared,
         domain: fs.domain().name(),
         survives: survives(fs.domain()),
         generation: fs.generation(),
@@ -227,8 +241,12 @@ fn text(info: &Info) -> String {
         Some(machine) => format!("last used by {}", machine.shown),
     };
     let read_only = if info.read_only { "  (read-only)" } else { "" };
+    let shared = match &info.shared {
+        Shared { bytes: 0, .. } => String::new(),
+        Shared { bytes, saved } => format!("shared      {} by clones, which save {}\n", size::show(*bytes), size::show(*saved)),
+    };
     format!(
-        "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
+        "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\n{shared}files       {}\ndomain      {}: survives {}\n\
          generation  {} (format {}{})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n{}",
         info.image,
         size::show(info.used),

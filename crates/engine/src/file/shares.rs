@@ -53,6 +53,33 @@ impl Fs {
         Ok(Place { top, middle, leaf, at })
     }
 
+    /// How many blocks several extents have, and how many blocks more those would take if each had its own. Figures of no
+    /// instant, where others are at work.
+    pub fn shared_blocks(&self) -> Result<(u64, u64)> {
+        let top = self.table_block(self.root().shares.load(Acquire), top_blocks(&self.layout))?;
+        let (mut blocks, mut more) = (0, 0);
+        if top == 0 {
+            return Ok((blocks, more));
+        }
+        for middle in self.words(top, (top_blocks(&self.layout) * WORDS) as usize, WHAT)? {
+            for leaf in self.table_below(middle)? {
+                for count in self.table_below(leaf)?.iter().map(|count| count.load(Relaxed)).filter(|count| *count != 0) {
+                    blocks += 1;
+                    more += count;
+                }
+            }
+        }
+        Ok((blocks, more))
+    }
+
+    /// The words of what a word of the table leads to; none where it leads nowhere.
+    fn table_below(&self, word: &AtomicU64) -> Result<&[AtomicU64]> {
+        match self.table_block(word.load(Relaxed), 1)? {
+            0 => Ok(&[]),
+            at => self.table_words(at),
+        }
+    }
+
     /// The words of a leaf, or a middle.
     fn table_words(&self, at: u64) -> Result<&[AtomicU64]> {
         self.words(at, WORDS as usize, WHAT)
