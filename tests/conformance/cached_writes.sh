@@ -33,7 +33,7 @@ export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:
 for d in low plain; do
     mkdir -p $d/src/deep/er && for i in $(seq 60); do echo "int f$i(int x) { return x + $i; }" >$d/src/f$i.c; done
     head -c 3000000 /dev/zero | tr '\0' 'z' >$d/big && ln $d/big $d/big2 && ln -s big $d/link && mkfifo $d/fifo && seq 5000 >$d/src/deep/er/numbers
-    (cd $d && tar cf src.tar src)
+    (cd $d && tar --mtime=2020-01-01 -cf src.tar src)
 done
 
 names() {

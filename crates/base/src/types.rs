@@ -227,6 +227,29 @@ pub struct NewNode<'a> {
     pub target: &'a [u8],
 }
 
+/// A node made as another one is, and what of that is left to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Twin {
+    /// The new node.
+    pub node: Node,
+    /// The mode it should have; a directory may have another one while it is filled.
+    pub mode: u16,
+    /// Size and times of the original.
+    pub size: u64,
+    /// See `size`.
+    pub mtime: i64,
+    /// See `size`.
+    pub atime: i64,
+    /// Names of the original.
+    pub nlink: u32,
+    /// It has the contents; else it has none yet.
+    pub is_filled: bool,
+    /// The original may have extended attributes, or an access time of its own.
+    pub has_more: bool,
+    /// Owner or group are the caller's, not the original's.
+    pub is_taken: bool,
+}
+
 /// One entry that `readdir` reports.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {

@@ -74,6 +74,10 @@ pub enum Exit<'a> {
     Mountpoint {
         /// That node.
         node: Node,
+        /// The directory in which it was found.
+        parent: Node,
+        /// Its name there.
+        name: &'a [u8],
         /// Remaining path, no leading slash.
         rest: &'a [u8],
     },

@@ -194,6 +194,18 @@ ssize_t bp_read_path(bp_ns *ns, const char *path, void *out, size_t len, off_t o
  */
 int bp_open_view(bp_ns *ns, const char *path, const void **start, size_t *len);
 
+/* ---- whole trees, in one call ---- */
+
+/*
+ * Makes a second tree (or file) of one in the same image, which shares its data
+ * until one of the two is written to. All of it is there, or nothing: it is made
+ * aside and gets its name last. EEXIST if there is something, EINVAL into itself,
+ * EXDEV in another mount, EOPNOTSUPP in what is no image of its own.
+ */
+int bp_clone(bp_ns *ns, const char *from, const char *to);
+/* Removes a tree (or file): its name at once, then all that is in it. */
+int bp_drop(bp_ns *ns, const char *path);
+
 /* ---- directory streams ---- */
 
 bp_dir *bp_opendir(bp_ns *ns, const char *path);

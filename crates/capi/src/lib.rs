@@ -16,6 +16,7 @@
 //! | `names.rs` | by path: stat, mkdir, rename, attributes |
 //! | `directories.rs` | `bp_opendir` and its kin |
 //! | `whole.rs` | whole files in one call |
+//! | `trees.rs` | whole trees in one call |
 #![allow(clippy::missing_safety_doc)]
 
 mod daemons;
@@ -27,6 +28,7 @@ mod namespace;
 mod open;
 mod plugins;
 mod sources;
+mod trees;
 mod whole;
 
 pub use directories::*;
@@ -35,6 +37,7 @@ pub use names::*;
 pub use namespace::*;
 pub use open::*;
 pub use plugins::fuse_get_context;
+pub use trees::*;
 pub use whole::*;
 
 use libc::c_int;

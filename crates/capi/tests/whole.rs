@@ -115,3 +115,45 @@ fn a_view_is_the_files_own_bytes() {
     assert_eq!(test.view(c"/none"), Err(libc::ENOENT));
     assert_eq!(test.view(c"/"), Err(libc::ENODEV));
 }
+
+/// Goal: a clone has what its original had, and goes as a whole; errors are those of the header. Method: a tree by the library's
+/// own calls, an edit of the clone, paths that can't be.
+#[test]
+fn trees_are_cloned_and_dropped() {
+    let test = Fixture::new("trees");
+    // SAFETY: texts, and a namespace.
+    let (clone, drop_tree) = unsafe {
+        assert_eq!(bp_mkdir(test.ns, c"/t".as_ptr(), 0o750), 0);
+        assert_eq!(bp_mkdir(test.ns, c"/t/d".as_ptr(), 0o700), 0);
+        (
+            |from: &CStr, to: &CStr| if bp_clone(test.ns, from.as_ptr(), to.as_ptr()) == 0 { 0 } else { errno() },
+            |path: &CStr| if bp_drop(test.ns, path.as_ptr()) == 0 { 0 } else { errno() },
+        )
+    };
+    let data = vec![7; 300_000];
+    test.write(c"/t/d/f", 0, &data);
+    assert_eq!(clone(c"/t", c"/u"), 0);
+    test.write(c"/u/d/f", 5, b"edit");
+    assert!(test.read(c"/t/d/f", 400_000, 0).unwrap() == data);
+    assert_eq!(test.read(c"/u/d/f", 6, 4).unwrap(), b"\x07edit\x07");
+    assert_eq!(clone(c"/u/d/f", c"/single"), 0);
+    assert_eq!(test.read(c"/single", 4, 5).unwrap(), b"edit");
+    for (from, to, wanted) in [
+        (c"/t", c"/u", libc::EEXIST),
+        (c"/t", c"/", libc::EEXIST),
+        (c"/t", c"/t/d/x", libc::EINVAL),
+        (c"/none", c"/x", libc::ENOENT),
+        (c"/t", c"/none/x", libc::ENOENT),
+    ] {
+        assert_eq!(clone(from, to), wanted, "{from:?} {to:?}");
+    }
+    // SAFETY: texts, and a namespace.
+    unsafe {
+        assert_eq!(bp_mkdir(test.ns, c"/m".as_ptr(), 0o755), 0);
+        assert_eq!(bp_mount(test.ns, c"mem:".as_ptr(), c"/m".as_ptr(), null()), 0);
+    }
+    assert_eq!(clone(c"/t", c"/m/t"), libc::EXDEV);
+    assert_eq!((drop_tree(c"/u"), drop_tree(c"/u"), drop_tree(c"/single"), drop_tree(c"/")), (0, libc::ENOENT, 0, libc::EBUSY));
+    assert_eq!(test.read(c"/u/d/f", 1, 0), Err(libc::ENOENT));
+    assert!(test.read(c"/t/d/f", 400_000, 0).unwrap() == data);
+}

@@ -130,6 +130,48 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Make a second tree (or file) of one in the same image, which shares its data: at once, and in next to no space
+    #[command(after_help = CLONE_HELP)]
+    Clone {
+        /// What to clone: IMG:/path, or its path in the session around this call, or in a kernel mount
+        #[arg(value_name = "IMG:/PATH")]
+        source: OsString,
+        /// What it shall be called: nothing may be there yet, but its parent directory must
+        #[arg(value_name = "IMG:/PATH")]
+        target: OsString,
+        /// As JSON: an object
+        #[arg(long)]
+        json: bool,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Print what changes from one tree (or file) to another, of one image or two: exit code 0 nothing, 1 something, 2 trouble
+    #[command(after_help = DIFF_HELP)]
+    Diff {
+        /// The first: IMG:/path, or its path in the session around this call, or in a kernel mount
+        #[arg(value_name = "IMG:/A")]
+        first: OsString,
+        /// The second
+        #[arg(value_name = "IMG:/B")]
+        second: OsString,
+        /// As JSON: an array of changes
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove trees (or files) of an image: their names at once, then all that is in them
+    #[command(after_help = DROP_HELP)]
+    Drop {
+        /// IMG:/path, or its path in the session around this call, or in a kernel mount
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
+        /// As JSON: an array of objects
+        #[arg(long)]
+        json: bool,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Make one compressed file of an image that nobody uses, for a cache
     #[command(after_help = PACK_HELP)]
     Pack {
@@ -358,6 +400,32 @@ Examples:
   curl -L https://example.org/a.tar.gz | bypath import - work.img:/a
 
 Of an archive nothing lands outside the target; owners are kept if root does it.";
+
+const CLONE_HELP: &str = "\
+Examples:
+  bypath clone work.img:/main work.img:/agent1     a working tree for each agent
+  bypath clone /bp/golden /bp/test1                the same inside a session
+
+All of it is there, or nothing: it is made aside, as .bypath-aside-… in the same directory, and gets its name last. What a
+killed clone leaves there goes with the next one. Each file is as it was at one moment; what a program has mapped is copied.
+Owners, modes, times, links and extended attributes are kept, as far as the caller may.";
+
+const DIFF_HELP: &str = "\
+Examples:
+  bypath diff work.img:/main work.img:/agent1
+  bypath diff /bp/main /bp/agent1
+
+A line a change, in the order of paths: A added, D deleted, M other contents (or target of a symlink), T another type,
+P mode, owner or extended attributes alone. A directory that is in one of them only is one line, with / at its end.
+What clones still share is not read; times are not compared.";
+
+const DROP_HELP: &str = "\
+Examples:
+  bypath drop work.img:/agent1 work.img:/agent2
+  bypath drop /bp/test1
+
+There is no way back. Directories of the caller's that may not be written to are no obstacle. What no other file shares is
+free again when it returns.";
 
 const PACK_HELP: &str = "\
 Examples:

@@ -16,6 +16,7 @@ mod library;
 mod mounts;
 mod place;
 mod progress;
+mod seen_as;
 mod show;
 mod size;
 mod transfer;

@@ -93,15 +93,16 @@ impl Process {
     }
 
     /// Whether the kernel, which has the file system mounted at the same path, has
-    /// mounted something on a directory in it. It has not where it knows no names.
+    /// mounted something on a directory in it, or on a file that it is known of. It has not where it knows no names.
     #[cold]
     pub(crate) fn kernel_has_mounted(&self, cx: &Cx, spot: &Spot) -> bool {
         if !self.door.has_kernel() || !spot.mount.backend.kernel_mount().kernel_knows_names(cx, spot.found.parent) {
             return false;
         }
         let backend = spot.mount.backend;
-        let attr = backend.lookup(cx, spot.found.parent, spot.found.name).and_then(|node| backend.attr(cx, node));
-        if !attr.is_ok_and(|attr| attr.kind == Kind::Directory) {
+        let Ok(node) = backend.lookup(cx, spot.found.parent, spot.found.name) else { return false };
+        let is_directory = || backend.attr(cx, node).is_ok_and(|attr| attr.kind == Kind::Directory);
+        if !backend.kernel_mount().is_covered(node) && !is_directory() {
             return false;
         }
         let mut text = [0u8; PATH_MAX];

@@ -30,7 +30,7 @@ pub const ATOMIC: u32 = 1 << 28;
 
 pub use descriptors::{CWD_FD, Entry, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};
-pub use handle::MapFault;
+pub use handle::{MapFault, Named};
 pub use passed::TOLD;
 pub use path::program::COPY_NAME_MAX;
 pub use process::{Outcome, Process};

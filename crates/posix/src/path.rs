@@ -220,7 +220,7 @@ impl Process {
             }
             Course { slot: dir.slot, mount: dir.mount, base: dir.node, rest: path.bytes }
         };
-        if course.mount.is_covered() {
+        if course.mount.is_covered() || self.kernel_covers(course.mount) {
             return self.go(cx, thread, which, course, last);
         }
         // The way of nearly every call: one walk that stays inside.
@@ -303,8 +303,13 @@ impl Process {
     ) -> base::Result<Place<'a>> {
         loop {
             let slot = course.slot;
-            let covered = |node: Node| self.mounts.mounted_on(course.mount, node.id).is_some();
-            let covered: Option<&dyn Fn(Node) -> bool> = if course.mount.is_covered() { Some(&covered) } else { None };
+            let by_kernel = self.kernel_covers(course.mount);
+            let covered = |node: Node| {
+                self.mounts.mounted_on(course.mount, node.id).is_some()
+                    || by_kernel && course.mount.backend.kernel_mount().is_covered(node)
+            };
+            let any = by_kernel || course.mount.is_covered();
+            let covered: Option<&dyn Fn(Node) -> bool> = if any { Some(&covered) } else { None };
             // SAFETY: no text in this scratch is in use: `rest` is the program's
             // path or a copy in the thread's text.
             let scratch = unsafe { &mut *thread.room().scratch[which].get() };
@@ -330,8 +335,10 @@ impl Process {
         last: Last,
     ) -> base::Result<Carry<'a>> {
         let (head, rest): (&[u8], &[u8]) = match exit {
-            Exit::Mountpoint { node, rest } => {
-                let (slot, mount) = self.mounts.mounted_on(from.mount, node.id).ok_or(Error::Posix(Errno::ENOENT))?;
+            Exit::Mountpoint { node, parent, name, rest } => {
+                let Some((slot, mount)) = self.mounts.mounted_on(from.mount, node.id) else {
+                    return self.go_into_kernel_mount(cx, thread, which, from.mount, (parent, name, rest));
+                };
                 // SAFETY: of what this text holds only `rest` is needed, and not afterwards.
                 let rest = unsafe { thread.compose(which, b"", rest) }?;
                 return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));

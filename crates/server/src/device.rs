@@ -157,7 +157,7 @@ fn has_mount(table: &[u8], source: &Path, device: u64) -> bool {
 }
 
 /// `st_dev` as `mountinfo` writes it.
-fn device_in(field: Option<&[u8]>) -> Option<u64> {
+pub(crate) fn device_in(field: Option<&[u8]>) -> Option<u64> {
     let (major, minor) = std::str::from_utf8(field?).ok()?.split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
@@ -181,7 +181,7 @@ fn mount_in(line: &[u8]) -> Option<(Vec<u8>, Mounted)> {
 }
 
 /// Undoes the octal escapes of `mountinfo`.
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {

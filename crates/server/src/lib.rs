@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`device`] | `/dev/fuse`, mounting and unmounting, as root or through `fusermount3` |
 //! | [`fuse`] | the protocol: a request of bytes in, an answer of bytes out |
+//! | [`inside`] | what the kernel has mounted inside the mount |
 //! | [`pool`] | how many threads, and what keeps them waiting |
 //! | [`serve`] | threads that carry requests and answers between the two |
 //!
@@ -20,5 +21,6 @@
 
 pub mod device;
 pub mod fuse;
+pub mod inside;
 pub mod pool;
 pub mod serve;

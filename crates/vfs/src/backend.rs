@@ -200,6 +200,21 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
+    /// Makes a node called `name` in `dir` as `source` of this type is: owner and mode as far as the caller may give them, mtime,
+    /// a symlink's text; of a file also the contents, shared, if that is one step. `mode` is for a directory that is to have
+    /// another one while it is filled. Times of `dir` stay. `EOPNOTSUPP` from a backend that can't.
+    fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
+        let _ = (cx, source, dir, name, mode);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// The first bytes from `at` on, as offset and length, in which two files of this backend may differ: `None` if nothing
+    /// from there on can. What both have in the same place, or neither has, is the same.
+    fn differs(&self, cx: &Cx, a: Node, b: Node, at: u64) -> Result<Option<(u64, u64)>> {
+        let _ = (cx, a, b);
+        Ok(Some((at, u64::MAX - at)))
+    }
+
     /// Writes at `offset` at most `len` bytes that `fill` puts straight into the
     /// file's memory (such as the kernel reading a file of its own); returns how
     /// many, perhaps fewer. `EXDEV` from a backend without such memory.

@@ -28,6 +28,21 @@ pub trait KernelMount {
         false
     }
 
+    /// Whether the kernel has mounted something on any node, below its mount of this one.
+    fn has_covered(&self) -> bool {
+        false
+    }
+
+    /// Whether it has on that node.
+    fn is_covered(&self, _node: Node) -> bool {
+        false
+    }
+
+    /// The kernel has mounted something on a node: from now on [`KernelMount::is_covered`]. `ENOSPC`: it is on too many.
+    fn cover(&self, _cx: &Cx, _node: Node) -> Result<()> {
+        Ok(())
+    }
+
     /// Programs may store into pages of one file more through the kernel's mount (`begins`), or of one less: who changes
     /// files tells the kernel before as well as after. Nobody need be told by default.
     fn count_stored(&self, _begins: bool) {}

@@ -5,7 +5,7 @@
 #[cfg(test)]
 extern crate std;
 
-#[cfg(feature = "mem")]
+#[cfg(any(feature = "mem", feature = "tree"))]
 extern crate alloc;
 
 pub mod backend;
@@ -20,6 +20,8 @@ pub mod mount;
 pub mod native;
 mod parts;
 pub mod refused;
+#[cfg(feature = "tree")]
+pub mod tree;
 pub mod walk;
 
 pub use backend::{Backend, MapRange, Whole};

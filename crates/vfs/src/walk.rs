@@ -14,7 +14,7 @@ enum Stop {
     /// `..` at the root.
     Above { rest: usize },
     /// A node that something is mounted on.
-    Mountpoint { node: Node, rest: usize },
+    Mountpoint { node: Node, at: usize, end: usize, rest: usize },
     /// A symlink to be followed.
     Link { node: Node, rest: usize },
 }
@@ -97,7 +97,7 @@ fn pass<B: Backend + ?Sized>(
             return Ok(Stop::Link { node, rest: end });
         }
         if covered.is_some_and(|is_covered| is_covered(node)) {
-            return Ok(Stop::Mountpoint { node, rest: next });
+            return Ok(Stop::Mountpoint { node, at, end, rest: next });
         }
         if is_last {
             return Ok(Stop::Found { at, end, node: Some(node), slash });
@@ -152,7 +152,10 @@ fn answer(stop: Stop, parent: Node, text: &[u8]) -> Walk<'_> {
     match stop {
         Stop::Found { at, end, node, slash } => Walk::Found(Found { parent, name: &text[at..end], node, slash }),
         Stop::Above { rest } => Walk::Exit(Exit::Above { rest: &text[rest..] }),
+        Stop::Mountpoint { node, at, end, rest } => {
+            Walk::Exit(Exit::Mountpoint { node, parent, name: &text[at..end], rest: &text[rest..] })
+        }
         // The caller follows links itself.
-        Stop::Mountpoint { node, rest } | Stop::Link { node, rest } => Walk::Exit(Exit::Mountpoint { node, rest: &text[rest..] }),
+        Stop::Link { node, rest } => Walk::Exit(Exit::Mountpoint { node, parent, name: b"", rest: &text[rest..] }),
     }
 }

@@ -5,11 +5,14 @@ mod cache;
 mod cat;
 mod check;
 mod clean;
+mod clone;
+mod diff;
 mod doctor;
 mod dump;
 mod enter;
 mod guard;
 mod info;
+mod inside;
 mod ls;
 mod manual;
 pub mod mkfs;
@@ -42,6 +45,9 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::GuardMount { server, thread, directory } => guard::guard(server, thread, &directory),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),
+        Verb::Clone { source, target, json, quiet } => clone::clone(&source, &target, clone::Options { json, quiet }),
+        Verb::Diff { first, second, json } => diff::diff(&first, &second, json).map_err(|failure| failure.code(2)),
+        Verb::Drop { places, json, quiet } => clone::drop(&places, clone::Options { json, quiet }),
         Verb::Pack { image, target, level, quiet } => pack::pack(&image, &target, level, quiet),
         Verb::Restore { source, image, force, quiet } => pack::restore(&source, &image, force, quiet),
         Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),

@@ -5,7 +5,7 @@
 
 use crate::args::Mount;
 use crate::attach::{self, Attached, How};
-use crate::cmd::guard;
+use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
 use base::{Cred, Cx, Thread};
@@ -316,6 +316,13 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
         let meta = std::fs::metadata(directory).map_err(|error| Failure::io(directory.display(), &error))?;
         fs.set_device(meta.dev());
     }
+    let watch = number.map(|number| {
+        let log = log.clone();
+        inside::Watch::start(attached, directory.to_path_buf(), number, move |text| log.say(text))
+    });
+    if let Some(Err(error)) = &watch {
+        log.say(&format!("mounts inside the mount are not watched: {error}"));
+    }
     log.say(&format!("{} is mounted at {}", args.image.display(), directory.display()));
     if args.announce {
         announce(READY)?;
@@ -325,9 +332,11 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
             keep_quiet();
         }
     }
-    session
-        .join(|| fs.wake_server())
-        .map_err(|errno| Failure::new(format!("{}: {}", directory.display(), std::io::Error::from(errno))))
+    let ended = session.join(|| fs.wake_server());
+    if let Some(Ok(watch)) = watch {
+        watch.end();
+    }
+    ended.map_err(|errno| Failure::new(format!("{}: {}", directory.display(), std::io::Error::from(errno))))
 }
 
 fn announce(word: &str) -> Result<()> {

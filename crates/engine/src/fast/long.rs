@@ -45,6 +45,7 @@ impl Fs {
         let offset = entry_offset(entry);
         let edentry = self.image.at::<Edentry>(offset)?;
         let named = node != 0
+            && !self.is_covered(node)
             && edentry.child.load(Acquire) == node
             && key.may_be_in(edentry, edentry.head.load(Acquire))
             && self.has_name(offset, edentry, key.name) == Ok(true);

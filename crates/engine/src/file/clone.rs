@@ -17,12 +17,14 @@ use super::job::Job;
 use super::{block_of, blocks_for};
 use crate::fs::Fs;
 use crate::lane::Tx;
+use crate::lane::record::Set;
 use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Error, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use format::extent::{Extent, FILE_MAX};
+use core::sync::atomic::fence;
+use format::extent::{Extent, FILE_MAX, Root, SHARED};
 use format::lane::Kind;
-use format::{BLOCK, Features};
+use format::{BLOCK, Features, Inode};
 use pm::Errno;
 
 /// Most blocks that are copied at a time where sharing is broken.
@@ -62,8 +64,70 @@ impl Fs {
     }
 
     /// Whether files of this image may share blocks; from here on no older program uses it.
-    fn may_share(&self) -> Result<()> {
+    pub(crate) fn may_share(&self) -> Result<()> {
         if self.is_cache() { Err(Errno::EOPNOTSUPP.into()) } else { self.allow(Features::SHARED) }
+    }
+
+    /// As a part of a record that makes a file of `size` bytes, whose source is locked: the root word it is to have, its
+    /// blocks, and the store that lets the source's extent say that it may be shared. `None`: one record does not do.
+    /// Keeps the lock of the counts.
+    pub(crate) fn share_new<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        source: &Cachelet,
+        inode: &'a Inode,
+        size: u64,
+    ) -> Result<Option<(u64, u32, Option<Set<'a>>)>> {
+        let (word, wanted) = (source.root.load(Acquire), blocks_for(size));
+        if word == 0 || wanted == 0 {
+            return Ok(Some((0, 0, None)));
+        }
+        let is_mapped = source.flags.load(Acquire) & cachelet::MAPPED != 0;
+        let Some((block, len)) = Root::one(word).filter(|_| !is_mapped && self.may_share().is_ok()) else { return Ok(None) };
+        let len = len.min(wanted);
+        tx.lock_shares()?;
+        if self.share_len(block, len)? < len {
+            tx.unlock_shares();
+            return Ok(None);
+        }
+        tx.share(block, len)?;
+        // What the source's last writer wrote is the new file's too: on the medium before it is.
+        tx.order();
+        let mark = (word & SHARED == 0).then_some(Set { word: &inode.root, value: word | SHARED });
+        Ok(Some((Root::One { block, len, shared: true }.pack(), len as u32, mark)))
+    }
+
+    /// The first bytes from `at` on in which two files may differ, since they do not have them in the same place, as offset
+    /// and length; `None` if there are none up to the end of the shorter one. No lock: where a map changes meanwhile
+    /// that is all that is left.
+    pub fn differs(&self, cx: &Cx, a: Node, b: Node, at: u64) -> Result<Option<(u64, u64)>> {
+        let both = [self.cached(cx, a)?, self.cached(cx, b)?];
+        let state = || both.map(|cachelet| cachelet.map_sequence.load(Acquire));
+        let before = state();
+        let roots = both.map(|cachelet| cachelet.root.load(Acquire));
+        let sizes = both.map(|cachelet| cachelet.size.load(Acquire));
+        let end = sizes[0].min(sizes[1]);
+        let found = self.first_apart(roots, at, end);
+        fence(Acquire);
+        let is_still = before == state() && before.iter().all(|sequence| sequence & 1 == 0);
+        let are_theirs = both[0].node.load(Acquire) == a.id && both[1].node.load(Acquire) == b.id;
+        match found {
+            found if is_still && are_theirs => found,
+            _ => Ok((at < end).then(|| (at, end - at))),
+        }
+    }
+
+    fn first_apart(&self, [a, b]: [u64; 2], at: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        let mut at = at;
+        while at < end {
+            let (a, b) = (self.piece(a, at, end - at)?, self.piece(b, at, end - at)?);
+            let len = a.len.min(b.len);
+            if a.image != b.image {
+                return Ok(Some((at, len)));
+            }
+            at += len;
+        }
+        Ok(None)
     }
 
     /// Copies all, or says why not.

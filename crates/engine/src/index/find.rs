@@ -294,7 +294,9 @@ impl Fs {
         }
         let same_entry = bucket.entries[hit.index].load(Acquire) == hit.entry;
         let same_child = edentry.child.load(Acquire) == hit.node.id;
-        if same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
+        // What the kernel has mounted something on carries no name: the fast path must not come there.
+        let is_free = !self.is_covered(hit.node.id);
+        if is_free && same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
             self.set_name(cachelet, key);
         }
         self.let_go(lane, cachelet);

@@ -19,6 +19,7 @@ pub(crate) mod rmdir;
 pub(crate) mod symlink;
 #[cfg(test)]
 mod tests;
+pub(crate) mod twin;
 pub(crate) mod whole;
 
 use crate::alloc::Arena;

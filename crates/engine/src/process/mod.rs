@@ -35,6 +35,7 @@ pub mod attach;
 pub mod calls;
 #[cfg(any(test, feature = "check"))]
 pub mod census;
+pub mod covered;
 pub mod descriptions;
 pub mod executed;
 mod feature;

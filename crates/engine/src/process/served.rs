@@ -71,6 +71,7 @@ impl Fs {
                 served.missed_told.store(served.missed.load(Acquire), Relaxed);
                 served.executed.store(0, Relaxed);
                 served.stored.store(0, Relaxed);
+                self.uncover_all();
                 // What was meant for the server before: its mount is gone.
                 for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
                     self.end_notice(notice);

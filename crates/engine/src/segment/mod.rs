@@ -120,6 +120,7 @@ pub struct Header {
     pub serves: Serves,
     /// Which nodes may be watched, by a hash: a bit each.
     pub watched: [AtomicU64; WATCHED_WORDS],
+    pub covered: Covered,
 }
 
 /// In [`Header::server`]: a program watches something of the image (`crate::watch`).
@@ -151,6 +152,21 @@ pub struct Serves {
     pub uuid: [AtomicU64; 2],
     pub reserved: [AtomicU64; 4],
 }
+
+/// Nodes that the kernel has mounted something on; see `process/covered.rs`.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Covered {
+    /// How many there are, or more if somebody died adding one.
+    pub count: AtomicU32,
+    pub reserved: [AtomicU32; 15],
+    /// Their ids; 0: free.
+    pub nodes: [AtomicU64; COVERED],
+}
+
+/// On how many nodes of an image the kernel may have mounted something.
+pub const COVERED: usize = 32;
 
 /// Blocks kept back for what frees space; see `alloc/spare.rs`.
 #[derive(Debug, FromBytes, KnownLayout)]

@@ -97,7 +97,8 @@ impl Process {
             return fail(Errno::EINVAL);
         }
         if args[3] == 0 {
-            return Outcome::Done(0);
+            // SAFETY: the caller's promise.
+            return done(unsafe { Position { pointer: args[2], file: from.as_ref() }.get() }.map(|_| 0));
         }
         if from.is_some_and(|f| f.entry.kind() != Kind::Regular) || out.is_some_and(|f| f.entry.kind() != Kind::Regular) {
             return fail(Errno::EINVAL);

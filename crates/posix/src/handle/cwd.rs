@@ -70,7 +70,7 @@ impl Process {
     }
 
     /// The working directory is no longer one of ours. For who is moving it.
-    fn leave(&self, thread: &ThreadState) {
+    pub(super) fn leave(&self, thread: &ThreadState) {
         if let Some(entry) = self.descriptors.take(CWD_FD)
             && let Some(mount) = self.mounts.get(entry.slot())
         {
@@ -84,6 +84,9 @@ impl Process {
             return err(Errno::ENOTDIR);
         }
         backend.access(cx, node, X)?;
+        if self.is_parted() {
+            return self.change_in_kernel(cx, thread, mount, node);
+        }
         self.moving.with(|| self.move_to(cx, thread, slot, mount, node))
     }
 

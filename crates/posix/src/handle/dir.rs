@@ -56,8 +56,12 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
     let result = backend.readdir(cx, file.node, cookie, &mut |entry| {
         // Name, NUL, and in the older form the type.
         let len = (head + entry.name.len() + 1 + (HEAD - head) + 7) & !7;
-        if used + len > room || bad(out) {
+        if used + len > room {
             full = true;
+            return false;
+        }
+        if bad(out) {
+            fault = true;
             return false;
         }
         if used + len > there {
@@ -80,7 +84,7 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
     match result {
         Err(error) if used == 0 => Err(error),
         _ if used == 0 && fault => err(Errno::EFAULT),
-        _ if used == 0 && full => err(if bad(out) { Errno::EFAULT } else { Errno::EINVAL }),
+        _ if used == 0 && full => err(Errno::EINVAL),
         _ => Ok(used),
     }
 }

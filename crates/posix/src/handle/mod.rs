@@ -18,9 +18,11 @@ mod lock;
 mod lower;
 mod misc;
 mod mmap;
+mod mounting;
 mod namespace;
 mod number;
 pub(crate) mod open;
+mod parted;
 mod poll;
 pub(crate) mod rw;
 mod seek;
@@ -30,17 +32,20 @@ mod splice;
 mod stat;
 mod statfs;
 mod sync;
+mod trees;
 mod unsynced;
 mod watch;
 mod xattr;
 
 pub use mmap::MapFault;
 pub(crate) use mmap::Mappings;
+pub use trees::Named;
 
 use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Fast, Last, Node};
 use core::sync::atomic::Ordering::Relaxed;
+use parted::OF_THREADS;
 use pm::Errno;
 use pm::sys::abi;
 use vfs::Backend;
@@ -242,13 +247,14 @@ impl Process {
     /// The mask, once something was mounted.
     #[inline]
     pub(crate) fn umask_known(&self) -> u16 {
-        self.umask.load(Relaxed) as u16
+        let mask = self.umask.load(Relaxed);
+        if mask == OF_THREADS { parted::umask() } else { mask as u16 }
     }
 
     #[inline]
     pub(crate) fn umask_now(&self) -> u16 {
         let mask = self.umask.load(Relaxed);
-        if mask == u32::MAX { self.umask_ask() } else { mask as u16 }
+        if mask == u32::MAX { self.umask_ask() } else { self.umask_known() }
     }
 
     #[cold]

@@ -217,6 +217,9 @@ impl Process {
             let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
             return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        if self.kernel_covers(spot.mount) {
+            self.may_remove(cx, spot)?;
+        }
         if self.has_objects.load(Relaxed) {
             return self.unlink_with_object(cx, thread, spot);
         }

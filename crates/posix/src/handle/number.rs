@@ -104,6 +104,8 @@ impl Process {
             __NR_fchdir => to!(fchdir),
             __NR_getcwd => to!(getcwd),
             __NR_chroot => to!(chroot),
+            __NR_mount => to!(mount_call),
+            __NR_move_mount => to!(move_mount),
             __NR_dup => to!(dup),
             __NR_dup3 => to!(dup3),
             __NR_fcntl => to!(fcntl),

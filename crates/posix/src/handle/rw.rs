@@ -1,6 +1,6 @@
 //! Reading and writing.
 
-use super::buffers::{single, vector};
+use super::buffers::{before_bad, single, vector};
 use super::{err, fail};
 use crate::path::OpenFile;
 use crate::{Outcome, Process, ThreadState};
@@ -63,14 +63,34 @@ fn put(cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> bas
 #[inline]
 fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
     at.fits(file.description, into)?;
-    process.bring_ahead(cx, into);
     if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
+    if let Some(good) = before_bad(into) {
+        return read_before_bad(process, cx, file, at, good);
+    }
+    process.bring_ahead(cx, into);
     let backend = file.mount.backend;
     match at {
         At::Offset(offset) => backend.read(cx, file.node, offset, into),
         At::Position => at_position(cx, file, |offset| backend.read(cx, file.node, offset, into)),
+    }
+}
+
+/// Reads into the buffers before one that cannot be there: `EFAULT` only if that was to get the first byte.
+#[cold]
+#[inline(never)]
+fn read_before_bad(process: &Process, cx: &Cx, file: &OpenFile, at: At, good: &[UserSlice]) -> base::Result<usize> {
+    if UserSlice::total(good) != 0 {
+        return read_at(process, cx, file, at, good);
+    }
+    let offset = match at {
+        At::Offset(offset) => offset,
+        At::Position => file.description.offset.load(Relaxed),
+    };
+    match file.mount.backend.read(cx, file.node, offset, &[UserSlice::from_mut(&mut [0])])? {
+        0 => Ok(0),
+        _ => err(Errno::EFAULT),
     }
 }
 
@@ -92,7 +112,7 @@ pub(crate) fn at_position(cx: &Cx, file: &OpenFile, run: impl FnOnce(u64) -> bas
 ///
 /// # Safety
 /// As for [`single`], of `buffer`.
-unsafe fn read_direct(cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base::Result<usize> {
+unsafe fn read_direct(process: &Process, cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let into = unsafe { single(buffer.0, buffer.1) };
     let [into] = checked_first(file.entry.readable(), into)?;
@@ -102,6 +122,9 @@ unsafe fn read_direct(cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base:
     }
     if into.len == 0 {
         return Ok(0);
+    }
+    if before_bad(&[into]).is_some() {
+        return read_before_bad(process, cx, file, At::Position, &[]);
     }
     at_position(cx, file, |offset| file.mount.backend.read_one(cx, file.node, offset, into))
 }
@@ -135,6 +158,12 @@ impl Process {
     #[inline]
     fn write_as(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool, flags: u32) -> base::Result<usize> {
         at.fits(file.description, from)?;
+        // What comes before what cannot be there is written.
+        let from = match before_bad(from) {
+            Some(good) if UserSlice::total(good) == 0 => return err(Errno::EFAULT),
+            Some(good) => good,
+            None => from,
+        };
         self.bring_ahead(cx, from);
         let append = append || flags & abi::O_APPEND != 0;
         let mut result = self.write_all_at(cx, file, at, from, append);
@@ -248,7 +277,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             if file.mount.is_direct && !self.maps_partially.load(Relaxed) {
                 // SAFETY: the caller's promise.
-                return unsafe { read_direct(cx, &file, (args[1], args[2])) };
+                return unsafe { read_direct(self, cx, &file, (args[1], args[2])) };
             }
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };

@@ -40,13 +40,22 @@ unsafe fn name<'a>(pointer: usize) -> base::Result<&'a [u8]> {
     err(Errno::ERANGE)
 }
 
+/// The result for `len` bytes that are to go where nothing can be.
+fn nowhere(len: usize, room: usize) -> base::Result<usize> {
+    match len {
+        0 => Ok(0),
+        _ if len > room => err(Errno::ERANGE),
+        _ => err(Errno::EFAULT),
+    }
+}
+
 /// # Safety
 /// As for [`Process::handle`], for arguments name, buffer and size at 1 to 3.
 unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let name = unsafe { name(a[1]) }?;
     if bad(a[2]) && a[3] > 0 {
-        return err(Errno::EFAULT);
+        return nowhere(backend.get_xattr(cx, node, name, UserSlice::from_mut(&mut []))?, a[3]);
     }
     // SAFETY: the caller's promise.
     let out = unsafe { UserSlice::new(a[2] as *mut u8, a[3].min(SIZE_MAX)) };
@@ -99,7 +108,7 @@ unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> bas
 /// As for [`Process::handle`], for arguments buffer and size at 1 and 2.
 unsafe fn list(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     if bad(a[1]) && a[2] > 0 {
-        return err(Errno::EFAULT);
+        return nowhere(backend.list_xattr(cx, node, UserSlice::from_mut(&mut []))?, a[2]);
     }
     // SAFETY: the caller's promise.
     let out = unsafe { UserSlice::new(a[1] as *mut u8, a[2].min(SIZE_MAX)) };
@@ -289,6 +298,9 @@ impl Process {
     /// `umask(mask)`.
     pub unsafe fn umask_call(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let mask = args[0] as u32 & 0o777;
+        if self.is_parted() {
+            return Outcome::Kernel;
+        }
         let old = self.umask_now();
         self.umask.store(mask, core::sync::atomic::Ordering::Relaxed);
         if !self.door.has_kernel() {

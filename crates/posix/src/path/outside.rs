@@ -1,10 +1,11 @@
 //! Paths of the kernel's that may lead into a mount: through symlinks, `.` and `..`, or from a directory above it.
 
-use super::{CWD, Course, OpenFile, Place, Start, descriptor_name};
+use super::{CWD, Carry, Course, OpenFile, Place, Start, descriptor_name};
 use crate::descriptors::CWD_FD;
+use crate::handle::cwd::{put_before, put_directory_before};
 use crate::text::{self, needs_care};
 use crate::{Process, ThreadState};
-use base::{Cx, Error, Last, PATH_MAX};
+use base::{Cx, Error, Last, Node, PATH_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -48,6 +49,36 @@ impl Process {
             Start::Outside => Ok(Place::Kernel),
             Start::In(course) => self.go(cx, thread, which, course, last),
         }
+    }
+
+    /// Whether paths in `mount` may come to something that the kernel has mounted there, where this process sees it.
+    #[inline]
+    pub(crate) fn kernel_covers(&self, mount: &Mount) -> bool {
+        self.shown.load(Relaxed) >> mount.slot & 1 != 0 && mount.backend.kernel_mount().has_covered()
+    }
+
+    /// A path has come to a name in a directory on which the kernel has mounted something: there it goes on. If that is gone
+    /// by now, or is not in this process's mount namespace, the kernel's mount of the image answers as we would.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn go_into_kernel_mount<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        mount: &Mount,
+        (dir, name, rest): (Node, &[u8], &[u8]),
+    ) -> base::Result<Carry<'a>> {
+        // SAFETY: used by walks through the kernel's namespace alone, and none is going on.
+        let [head, ..] = unsafe { &mut *thread.room().outside.get() };
+        let mut at = PATH_MAX - 1;
+        head[at] = b'/';
+        put_before(head, &mut at, name)?;
+        put_directory_before(head, &mut at, cx, mount, dir)?;
+        let end = if rest.is_empty() { PATH_MAX - 1 } else { PATH_MAX };
+        // SAFETY: of what this text holds only `rest` is needed, and not afterwards.
+        let path = unsafe { thread.compose(which, &head[at..end], rest) }?;
+        Ok(Carry::Kernel(path.as_ptr() as usize))
     }
 
     /// The open file of ours whose number is a name in a directory of the kernel's that lists this process's descriptors.
@@ -142,7 +173,8 @@ impl Process {
         let mut dir = [0u8; 1024];
         let above = kernel_directory(CWD, &mut dir)
             .is_some_and(|len| self.mounts.named().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
-        self.cwd_above_mount.store(above && !self.mounts.is_empty(), Relaxed);
+        // Each thread its own: the calling one's is looked at each time.
+        self.cwd_above_mount.store((above || self.is_parted()) && !self.mounts.is_empty(), Relaxed);
     }
 }
 

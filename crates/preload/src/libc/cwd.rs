@@ -195,6 +195,12 @@ export! {
     fn chroot(path: Text) -> i32 {
         ret_int(change_root(__NR_chroot as usize, [path as usize, 0, 0, 0, 0, 0]))
     }
+    fn mount(source: Text, target: Text, kind: Text, flags: usize, data: *const u8) -> i32 {
+        ret_int(serve!(__NR_mount, source, target, kind, flags, data))
+    }
+    fn move_mount(from: i32, source: Text, to: i32, target: Text, flags: u32) -> i32 {
+        ret_int(serve!(__NR_move_mount, from, source, to, target, flags))
+    }
     fn pivot_root(new: Text, old: Text) -> i32 {
         ret_int(change_root(__NR_pivot_root as usize, [new as usize, old as usize, 0, 0, 0, 0]))
     }

@@ -1,7 +1,7 @@
 //! `syscall()`: by its number the same way as everything else.
 
 use super::cwd::change_root;
-use super::identity::leaves_mounts;
+use super::identity::{CLOSE_RANGE_UNSHARE, EINVAL, leaves_mounts, may_have_own_descriptors, unshare_call};
 use super::{kernel_files, loops, masks, message, signals};
 use crate::process::{exec, fork};
 use crate::runtime::errno::{self, ret};
@@ -26,12 +26,18 @@ pub unsafe fn by_number(nr: usize, args: [usize; 6]) -> isize {
             #[cfg(target_arch = "x86_64")]
             __NR_fork | __NR_vfork => fork::raw_clone(__NR_fork as usize, [0; 6]),
             __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid | __NR_setgroups
-            | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
-                leaves_mounts(nr as u32 == __NR_setns || nr as u32 == __NR_unshare && a as u32 & CLONE_NEWNS != 0);
+            | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_setns => {
+                leaves_mounts(nr as u32 == __NR_setns);
                 let result = pm::sys::raw(nr, args);
                 identity::ask_again();
                 result
             }
+            __NR_unshare => {
+                let result = unshare_call(args);
+                identity::ask_again();
+                result
+            }
+            __NR_close_range if c & CLOSE_RANGE_UNSHARE != 0 && !may_have_own_descriptors() => -(EINVAL as isize),
             __NR_io_uring_setup | __NR_io_setup if !kernel_files::from_now_on() => -(kernel_files::ENOSYS as isize),
             __NR_chroot | __NR_pivot_root => change_root(nr, args),
             __NR_openat => kernel_files::opened(call::call(nr, args)),

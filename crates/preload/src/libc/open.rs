@@ -1,6 +1,7 @@
 //! open, creat, close.
 
 use super::{HERE, Text};
+use crate::libc::identity::{CLOSE_RANGE_UNSHARE, EINVAL, may_have_own_descriptors};
 use crate::libc::kernel_files::opened;
 use crate::runtime::errno::{ret, ret_int};
 use crate::{direct, serve};
@@ -35,6 +36,9 @@ export! {
         ret_int(direct!(close, __NR_close, fd))
     }
     fn close_range(first: u32, last: u32, flags: i32) -> i32 {
+        if flags as usize & CLOSE_RANGE_UNSHARE != 0 && !may_have_own_descriptors() {
+            return ret_int(-(EINVAL as isize));
+        }
         ret_int(serve!(__NR_close_range, first, last, flags))
     }
     fn closefrom(first: i32) -> () {

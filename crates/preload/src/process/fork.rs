@@ -26,7 +26,7 @@ struct Ready {
 }
 
 /// Whether this program may have more than one thread. Not where a child of `vfork` calls.
-fn has_threads() -> bool {
+pub fn has_threads() -> bool {
     /// 0: not asked yet, 1: libc doesn't tell, else where it tells.
     static TOLD: AtomicUsize = AtomicUsize::new(0);
     let mut told = TOLD.load(Relaxed);

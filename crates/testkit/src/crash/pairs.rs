@@ -85,8 +85,12 @@ fn is_plain(op: &Op) -> bool {
 fn is_torn(op: &Op, other: &Op) -> bool {
     let moves = |name: &usize| workload::is_directory(*name);
     match (op, other) {
-        (Op::Link(..) | Op::CopyWhole(..) | Op::Clone(..), Op::Rename(a, b) | Op::Exchange(a, b)) if moves(a) || moves(b) => true,
-        (Op::CopyWhole(..) | Op::Clone(..), Op::Rename(..) | Op::Exchange(..) | Op::Unlink(_)) => true,
+        (Op::Link(..) | Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..), Op::Rename(a, b) | Op::Exchange(a, b))
+            if moves(a) || moves(b) =>
+        {
+            true
+        }
+        (Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..), Op::Rename(..) | Op::Exchange(..) | Op::Unlink(_)) => true,
         _ => false,
     }
 }

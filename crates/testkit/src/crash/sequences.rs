@@ -224,6 +224,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(core, 42 * 42 * 42);
+        assert_eq!(core, 43 * 43 * 43);
     }
 }

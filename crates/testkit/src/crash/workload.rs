@@ -53,6 +53,8 @@ pub enum Op {
     FillWhole(Name, u64, usize),
     /// A file becomes one that shares the blocks of another.
     Clone(Name, Name),
+    /// A node is made as another one is; a file with its blocks.
+    Twin(Name, Name),
     /// The first block of a file becomes another one of it, or of another file, from an offset on.
     CloneBlock(Name, Name, u64),
     Truncate(Name, u64),
@@ -93,6 +95,7 @@ impl fmt::Display for Op {
             Op::CopyWhole(how, a, b, at, len) => write!(f, "{}copy({},{},{at},{len})", how.name(), n(a), n(b)),
             Op::FillWhole(a, at, len) => write!(f, "undofill({},{at},{len})", n(a)),
             Op::Clone(a, b) => write!(f, "clone({},{})", n(a), n(b)),
+            Op::Twin(a, b) => write!(f, "twin({},{})", n(a), n(b)),
             Op::CloneBlock(a, b, at) => write!(f, "cloneblock({},{},{at})", n(a), n(b)),
             Op::Truncate(a, size) => write!(f, "truncate({},{size})", n(a)),
             Op::Allocate(a, how, at, len) => write!(f, "fallocate({},{how:?},{at},{len})", n(a)),
@@ -196,6 +199,11 @@ pub fn all() -> Vec<Op> {
         Op::Clone(BAR, FOO),
         Op::Clone(A_FOO, BAR),
         Op::Clone(FOO, A_BAR),
+        Op::Twin(FOO, A_BAR),
+        Op::Twin(FOO, BAR),
+        Op::Twin(A_FOO, BAR),
+        Op::Twin(BAR, A_BAR),
+        Op::Twin(A, BAR),
         Op::CloneBlock(FOO, FOO, 4096),
         Op::CloneBlock(FOO, FOO, 16_384),
         Op::CloneBlock(FOO, A_FOO, 8192),
@@ -211,7 +219,7 @@ pub fn all() -> Vec<Op> {
 
 /// Those of [`all`] that differ in what they do to the image, rather than in the name or the length they do
 /// it with; one or two of each. Sequences of three are complete for these, from the larger start or the empty one.
-const CORE: [&str; 42] = [
+const CORE: [&str; 43] = [
     // An inode and a slot: in a directory with a block of slots, in one without, the first in the image.
     "create(bar)",
     "create(A/bar)",
@@ -247,6 +255,7 @@ const CORE: [&str; 42] = [
     // Blocks shared with another file, and within one.
     "clone(foo,A/foo)",
     "cloneblock(foo,foo,16384)",
+    "twin(foo,A/bar)",
     // The map and the length: all goes, a part goes, a hole at the end; blocks ahead, with the length and without.
     "truncate(foo,0)",
     "truncate(foo,77)",
@@ -416,6 +425,11 @@ impl Op {
                 fs.set_attr(cx, file(fs, cx, a)?, &change)
             }
             Op::Clone(a, b) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, 0), 0),
+            Op::Twin(a, b) => {
+                let source = find(fs, cx, a)?;
+                let (dir, name) = place(fs, cx, b)?;
+                fs.twin(cx, (source, fs.attr(cx, source)?.kind), dir, name, None).map(drop)
+            }
             Op::CloneBlock(a, b, at) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, at), 4096),
             Op::Allocate(a, how, at, len) => fs.fallocate(cx, file(fs, cx, a)?, how, at, len),
             _ => self.perform_other(machine, fs, user, returned),

@@ -168,6 +168,15 @@ impl Backend for Native {
         self.change_data(cx, to.0, |()| true, || self.0.clone_range(cx, from, to, len))
     }
 
+    fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
+        let what = Renaming::Made(source.1 == Kind::Directory);
+        self.change_name(cx, dir, name, what, || self.0.twin(cx, source, dir, name, mode))
+    }
+
+    fn differs(&self, cx: &Cx, a: Node, b: Node, at: u64) -> Result<Option<(u64, u64)>> {
+        self.0.differs(cx, a, b, at)
+    }
+
     fn write_with(
         &self,
         cx: &Cx,
@@ -332,6 +341,18 @@ impl KernelMount for Native {
 
     fn kernel_knows_names(&self, cx: &Cx, dir: Node) -> bool {
         self.0.knows_names(cx, dir)
+    }
+
+    fn has_covered(&self) -> bool {
+        self.0.has_covered()
+    }
+
+    fn is_covered(&self, node: Node) -> bool {
+        self.0.is_covered(node.id)
+    }
+
+    fn cover(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.0.cover(cx, node)
     }
 
     fn count_stored(&self, begins: bool) {

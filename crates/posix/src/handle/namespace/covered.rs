@@ -10,7 +10,7 @@ use pm::Errno;
 
 impl Process {
     /// Fails for a directory to be removed if it is busy.
-    pub(super) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
+    pub(in crate::handle) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
         if !self.is_covered(cx, spot) {
             return Ok(());
         }

@@ -151,7 +151,8 @@ impl Ready {
                 // SAFETY: by contract.
                 let result = unsafe { self.start(dirfd, path, argv, flags) };
                 // SAFETY: by contract.
-                if matches!(result, -2 | -20 | -13) && unsafe { leads_in(dirfd, path, flags) } {
+                let ours = || unsafe { leads_in(dirfd, path, flags) || is_for_ours(dirfd, path, flags) };
+                if matches!(result, -2 | -20 | -13) && ours() {
                     // SAFETY: by contract.
                     return unsafe { self.exec_file(dirfd, path, argv, flags, level) };
                 }
@@ -385,6 +386,29 @@ unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result
         unsafe { serve!(__NR_openat, dirfd, path, O_RDONLY | O_CLOEXEC, 0) }
     };
     if file < 0 { Err(file) } else { Ok(file as i32) }
+}
+
+/// Whether a file of the kernel's, which it could not execute, is a script whose interpreter only we have.
+///
+/// # Safety
+/// `path` is the program's.
+#[cold]
+pub unsafe fn is_for_ours(dirfd: i32, path: *const c_char, flags: i32) -> bool {
+    if PROCESS.hidden().next().is_none() {
+        return false;
+    }
+    // SAFETY: by contract.
+    let Ok(file) = (unsafe { open_executable(dirfd, path, flags) }) else { return false };
+    let mut head = [0u8; 256];
+    // SAFETY: the buffer outlives the call.
+    let len = unsafe { serve!(__NR_pread64, file, head.as_mut_ptr(), head.len() - 1, 0) };
+    call::close(file);
+    if len < 0 || !head.starts_with(b"#!") {
+        return false;
+    }
+    let Some((interpreter, _)) = split_interpreter(&mut head) else { return false };
+    // SAFETY: NUL-terminated in place.
+    matches!(unsafe { whose(HERE, interpreter, 0) }, Whose::Ours(0))
 }
 
 /// The kernel's exec, by the call that fits.

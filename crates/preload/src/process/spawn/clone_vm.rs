@@ -226,7 +226,7 @@ unsafe fn is_kernels(path: *const c_char) -> bool {
 ///
 /// # Safety
 /// The order's pointers are the program's.
-unsafe fn program(order: &Order, text: &mut [u8; 4096]) -> Option<*const c_char> {
+pub unsafe fn program(order: &Order, text: &mut [u8; 4096]) -> Option<*const c_char> {
     // SAFETY: by contract.
     let is_one = |path: *const c_char| unsafe { is_kernels(path) && pm::call!(__NR_faccessat, HERE, path, 1) == Ok(0) };
     // SAFETY: by contract.

@@ -11,7 +11,7 @@ mod clone_vm;
 pub mod order;
 
 use crate::next;
-use crate::process::exec::{Ready, Whose, leads_in, search, whose};
+use crate::process::exec::{Ready, Whose, is_for_ours, leads_in, search, whose};
 use crate::process::fork::quiet_fork;
 use crate::process::libraries::preloaded;
 use crate::runtime::environ::Environment;
@@ -51,20 +51,40 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
         return unsafe { own_spawn(pid, order, &steps) };
     }
     // SAFETY: by contract.
-    if unsafe { needs_us(order, &steps) } {
+    let result = if unsafe { needs_us(order, &steps) } {
         // SAFETY: by contract.
-        return unsafe { clone_vm::spawn(pid, order, &steps).unwrap_or_else(|| own_spawn(pid, order, &steps)) };
-    }
+        unsafe { clone_vm::spawn(pid, order, &steps).unwrap_or_else(|| own_spawn(pid, order, &steps)) }
+    } else {
+        // SAFETY: by contract.
+        let Some(environment) = (unsafe { Environment::new(order.envp, b"") }) else { return ENOMEM };
+        // SAFETY: by contract.
+        unsafe { libc_spawn(pid, order, environment.as_ptr()) }
+    };
     // SAFETY: by contract.
-    let Some(environment) = (unsafe { Environment::new(order.envp, b"") }) else { return ENOMEM };
-    // SAFETY: by contract.
-    let result = unsafe { libc_spawn(pid, order, environment.as_ptr()) };
-    // SAFETY: by contract.
-    if result == ENOENT && !order.search && unsafe { leads_in(HERE, order.file, 0) } {
+    if result == ENOENT && unsafe { needs_us_after_all(order) } {
         // SAFETY: by contract.
         return unsafe { own_spawn(pid, order, &steps) };
     }
     result
+}
+
+/// Whether what the kernel did not find is ours: what a path of its own leads to, or the interpreter of a script.
+///
+/// # Safety
+/// The order's pointers are the program's.
+#[cold]
+#[inline(never)]
+unsafe fn needs_us_after_all(order: &Order) -> bool {
+    // SAFETY: by contract.
+    if !order.search && unsafe { leads_in(HERE, order.file, 0) } {
+        return true;
+    }
+    if PROCESS.hidden().next().is_none() {
+        return false;
+    }
+    let mut text = [0; 4096];
+    // SAFETY: by contract.
+    unsafe { clone_vm::program(order, &mut text) }.is_some_and(|path| unsafe { is_for_ours(HERE, path, 0) })
 }
 
 /// Whether the child needs anything of ours before it execs.

@@ -1,0 +1,256 @@
+//! Cloning a tree: a twin of each node, made aside, and one rename that shows all of it.
+//!
+//! Each file is as it was at one moment; a tree that nobody writes to meanwhile is as it was. Names that go while the walk is
+//! at them are left out. Files with several names in the tree have them in the clone.
+
+use super::aside::PREFIX;
+use super::{Failed, Names, Tally, Trees};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use base::{Error, Kind, Node, RenameMode, Result, SetAttr, SetTime, Twin};
+use pm::{Errno, UserSlice};
+
+/// Most bytes of a list of attributes, and of one.
+const XATTRS_MAX: usize = 65_536;
+/// Most bytes that are copied at a time, where they can't be shared.
+const COPIED_MAX: u64 = 1 << 30;
+
+/// A directory on the way down.
+struct Level {
+    source: Node,
+    twin: Twin,
+    /// Its name, which ends the path so far.
+    name_len: usize,
+    names: Names,
+    /// A second name of a file was put into it, which has changed its time.
+    is_touched: bool,
+}
+
+/// A clone in progress.
+struct Clone<'t, 'a> {
+    trees: &'t mut Trees<'a>,
+    tally: Tally,
+    /// Files with several names, and their twins.
+    linked: BTreeMap<u64, Node>,
+    levels: Vec<Level>,
+    path: Vec<u8>,
+}
+
+impl Trees<'_> {
+    /// Makes a clone of `source` that is called `name` in `dir`: all of it or nothing. `EEXIST`; `EINVAL` into itself.
+    pub fn clone(&mut self, source: Node, dir: Node, name: &[u8]) -> core::result::Result<Tally, Failed> {
+        if self.look(dir, name)?.is_some() {
+            return Err(Error::Posix(Errno::EEXIST).into());
+        }
+        let kind = self.backend.attr(self.cx, source)?.kind;
+        if kind == Kind::Directory && self.is_within(dir, source)? {
+            return Err(Error::Posix(Errno::EINVAL).into());
+        }
+        self.sweep(dir);
+        let mode = (kind == Kind::Directory).then_some(0o700);
+        let make = |trees: &mut Self, aside: &[u8]| {
+            trees.backend.twin(trees.cx, (source, kind), dir, aside, mode).map(|twin| (twin.node, twin))
+        };
+        let (aside, twin) = self.make_aside(dir, make)?;
+        let mut clone =
+            Clone { trees: self, tally: Tally::default(), linked: BTreeMap::new(), levels: Vec::new(), path: Vec::new() };
+        let result = clone.all((source, kind), &twin).map_err(|error| Failed { error, path: clone.path });
+        let tally = clone.tally;
+        let result =
+            result.and_then(|()| Ok(self.backend.rename(self.cx, dir, &aside.name, dir, name, RenameMode::NoReplace)?));
+        match result {
+            Ok(()) => self.unlock_aside(aside.node),
+            Err(_) => self.forget(&aside),
+        }
+        result.map(|()| tally)
+    }
+
+    /// Whether directory `dir` is `top`, or lies below it.
+    fn is_within(&self, dir: Node, top: Node) -> Result<bool> {
+        let (mut dir, root) = (dir, self.backend.root());
+        while dir.id != top.id && dir.id != root.id {
+            dir = self.backend.parent(self.cx, dir)?;
+        }
+        Ok(dir.id == top.id)
+    }
+}
+
+impl Clone<'_, '_> {
+    fn all(&mut self, (source, kind): (Node, Kind), twin: &Twin) -> Result<()> {
+        if kind != Kind::Directory {
+            return self.finish_leaf(source, kind, twin);
+        }
+        self.enter(source, *twin, 0)?;
+        while let Some(level) = self.levels.last_mut() {
+            let (from, to, before) = (level.source, level.twin.node, self.path.len());
+            let Some(name) = level.names.next() else {
+                self.leave()?;
+                continue;
+            };
+            if before > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name);
+            let first = self.path.len() - name.len();
+            if !self.entry(from, to, first)? {
+                self.path.truncate(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Clones the name that stands in the path from `first` on; whether it is a directory, which is entered.
+    fn entry(&mut self, from: Node, to: Node, first: usize) -> Result<bool> {
+        let (backend, cx) = (self.trees.backend, self.trees.cx);
+        let name = &self.path[first..];
+        // What another one is making, or this one, is no part of it.
+        if name.starts_with(PREFIX) {
+            return Ok(false);
+        }
+        let Some((source, kind)) = self.trees.look(from, name)? else { return Ok(false) };
+        if let Some(twin) = self.linked.get(&source.id) {
+            backend.link(cx, *twin, to, name)?;
+            self.levels.iter_mut().rev().take(1).for_each(|level| level.is_touched = true);
+            self.count()?;
+            return Ok(false);
+        }
+        let twin = match backend.twin(cx, (source, kind), to, name, None) {
+            // It has gone meanwhile, or is another one.
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => return Ok(false),
+            twin => twin?,
+        };
+        if kind == Kind::Directory {
+            let name_len = name.len();
+            self.enter(source, twin, name_len)?;
+            return Ok(true);
+        }
+        if twin.nlink > 1 {
+            self.linked.insert(source.id, twin.node);
+        }
+        self.finish_leaf(source, kind, &twin)?;
+        Ok(false)
+    }
+
+    fn enter(&mut self, source: Node, twin: Twin, name_len: usize) -> Result<()> {
+        let names = self.trees.names(source)?;
+        self.levels.push(Level { source, twin, name_len, names, is_touched: false });
+        Ok(())
+    }
+
+    /// All of a directory is there: it gets what it could not have while it was filled.
+    fn leave(&mut self) -> Result<()> {
+        let Some(level) = self.levels.pop() else { return Ok(()) };
+        let twin = &level.twin;
+        let is_top = self.levels.is_empty();
+        if twin.has_more {
+            self.copy_more(level.source, twin)?;
+        }
+        if is_top || twin.mode & 0o700 != 0o700 {
+            self.set(twin.node, SetAttr { mode: Some(twin.mode), ..SetAttr::default() })?;
+        }
+        if level.is_touched {
+            self.set(twin.node, SetAttr { mtime: Some(SetTime::At(twin.mtime)), ..SetAttr::default() })?;
+        }
+        self.tally.dropped += u64::from(twin.is_taken);
+        self.count()?;
+        self.path.truncate((self.path.len() - level.name_len).saturating_sub(1));
+        Ok(())
+    }
+
+    /// What a node that is no directory does not have yet.
+    fn finish_leaf(&mut self, source: Node, kind: Kind, twin: &Twin) -> Result<()> {
+        if kind == Kind::Regular {
+            if twin.is_filled {
+                self.tally.shared += twin.size;
+            } else {
+                self.fill(source, twin)?;
+            }
+        }
+        if twin.has_more {
+            self.copy_more(source, twin)?;
+        }
+        self.tally.dropped += u64::from(twin.is_taken);
+        self.count()
+    }
+
+    /// Gives a file the contents, in more steps than one: shared if that can be, else copied.
+    fn fill(&mut self, source: Node, twin: &Twin) -> Result<()> {
+        let (backend, cx) = (self.trees.backend, self.trees.cx);
+        match backend.clone_range(cx, (source, 0), (twin.node, 0), 0) {
+            Ok(()) => self.tally.shared += twin.size,
+            Err(Error::Posix(Errno::EOPNOTSUPP | Errno::EMLINK)) => self.copy(source, twin)?,
+            Err(error) => return Err(error),
+        }
+        // Set-id bits go with what is written.
+        if twin.mode & 0o6000 != 0 {
+            self.set(twin.node, SetAttr { mode: Some(twin.mode), ..SetAttr::default() })?;
+        }
+        self.set(twin.node, SetAttr { mtime: Some(SetTime::At(twin.mtime)), ..SetAttr::default() })
+    }
+
+    fn copy(&mut self, source: Node, twin: &Twin) -> Result<()> {
+        let (backend, cx) = (self.trees.backend, self.trees.cx);
+        let mut at = 0;
+        while at < twin.size {
+            let data = match backend.seek(cx, source, at, true) {
+                Err(Error::Posix(Errno::ENXIO)) => break,
+                data => data?,
+            };
+            let hole = backend.seek(cx, source, data, false)?;
+            let done = backend.copy_range(cx, source, data, twin.node, data, (hole - data).min(COPIED_MAX))?;
+            if done == 0 {
+                break;
+            }
+            at = data + done;
+            self.tally.copied += done;
+            self.trees.told(&self.tally)?;
+        }
+        self.set(twin.node, SetAttr { size: Some(twin.size), size_checked: true, ..SetAttr::default() })
+    }
+
+    /// Extended attributes, and an access time of its own.
+    fn copy_more(&mut self, source: Node, twin: &Twin) -> Result<()> {
+        // Setting one asks for the right to write.
+        let is_shut = twin.mode & 0o200 == 0 && !self.trees.cx.cred.privileged;
+        if is_shut {
+            self.set(twin.node, SetAttr { mode: Some(twin.mode | 0o200), ..SetAttr::default() })?;
+        }
+        self.copy_xattrs(source, twin.node)?;
+        if is_shut {
+            self.set(twin.node, SetAttr { mode: Some(twin.mode), ..SetAttr::default() })?;
+        }
+        if twin.atime != twin.mtime {
+            self.set(twin.node, SetAttr { atime: Some(SetTime::At(twin.atime)), ..SetAttr::default() })?;
+        }
+        Ok(())
+    }
+
+    fn copy_xattrs(&mut self, source: Node, twin: Node) -> Result<()> {
+        let (backend, cx) = (self.trees.backend, self.trees.cx);
+        let mut list = vec![0; XATTRS_MAX];
+        let len = backend.list_xattr(cx, source, UserSlice::from_mut(&mut list))?;
+        let mut value = Vec::new();
+        for name in list[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            value.resize(XATTRS_MAX, 0);
+            let copied = backend
+                .get_xattr(cx, source, name, UserSlice::from_mut(&mut value))
+                .and_then(|len| backend.set_xattr(cx, twin, name, UserSlice::from_ref(&value[..len]), 0));
+            match copied {
+                Ok(()) => {}
+                Err(Error::Posix(Errno::ENODATA | Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP)) => self.tally.dropped += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&self, node: Node, change: SetAttr) -> Result<()> {
+        self.trees.backend.set_attr(self.trees.cx, node, &change)
+    }
+
+    fn count(&mut self) -> Result<()> {
+        self.tally.names += 1;
+        self.trees.told(&self.tally)
+    }
+}

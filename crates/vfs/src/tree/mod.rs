@@ -1,0 +1,112 @@
+//! Trees of one file system as a whole: [cloned](clone), [removed](remove), [compared](compare).
+//!
+//! Each walks by nodes and names, with a stack of its own, so a tree may be as deep as it likes; what is being made or
+//! taken apart lies [aside](aside) meanwhile.
+
+pub mod aside;
+pub mod clone;
+pub mod compare;
+pub mod remove;
+
+use crate::backend::Backend;
+use alloc::vec::Vec;
+use base::{Cx, Error, Kind, Node, Result};
+use pm::Errno;
+
+/// What has been done so far.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Names made, removed or compared.
+    pub names: u64,
+    /// Bytes of files that share their contents with their originals, or that need not be read to know that they are the same.
+    pub shared: u64,
+    /// Bytes of files that were copied, or read.
+    pub copied: u64,
+    /// Owners and extended attributes that could not be kept.
+    pub dropped: u64,
+}
+
+/// Why it could not be done, and where: a path below what was asked for, empty for that itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What went wrong.
+    pub error: Error,
+    /// With what.
+    pub path: Vec<u8>,
+}
+
+impl Failed {
+    fn at(path: &[u8], error: Error) -> Failed {
+        Failed { error, path: path.to_vec() }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::at(b"", error)
+    }
+}
+
+/// A file system, in whose name it is used, and who is told of progress: he says whether to go on.
+pub struct Trees<'a> {
+    /// The file system.
+    pub backend: &'a dyn Backend,
+    /// In whose name.
+    pub cx: &'a Cx<'a>,
+    /// Told after every name. `false` ends it, with `EINTR` and as if it had not been begun.
+    pub each: &'a mut dyn FnMut(&Tally) -> bool,
+}
+
+impl Trees<'_> {
+    fn told(&mut self, tally: &Tally) -> Result<()> {
+        if (self.each)(tally) { Ok(()) } else { Err(Errno::EINTR.into()) }
+    }
+
+    fn names(&self, dir: Node) -> Result<Names> {
+        Names::of(self.backend, self.cx, dir)
+    }
+
+    /// The node of a name and its type; `None` if it is not there (any more).
+    fn look(&self, dir: Node, name: &[u8]) -> Result<Option<(Node, Kind)>> {
+        match self.backend.lookup_kind(self.cx, dir, name) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Posix(Errno::ENOENT)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Names, one after the other in one buffer: a length before each.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Names {
+    /// The names in a directory, as it is now. Asks for read permission.
+    fn of(backend: &dyn Backend, cx: &Cx, dir: Node) -> Result<Names> {
+        backend.access(cx, dir, base::R)?;
+        let mut names = Names::default();
+        backend.readdir(cx, dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                names.push(entry.name);
+            }
+            true
+        })?;
+        Ok(names)
+    }
+
+    fn push(&mut self, name: &[u8]) {
+        self.bytes.push(name.len() as u8);
+        self.bytes.extend_from_slice(name);
+    }
+
+    /// Takes the next one.
+    fn next(&mut self) -> Option<&[u8]> {
+        let len = usize::from(*self.bytes.get(self.at)?);
+        let first = self.at + 1;
+        self.at = first + len;
+        self.bytes.get(first..self.at)
+    }
+}
