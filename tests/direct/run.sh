@@ -228,6 +228,29 @@ sshd_at() { # PORT: false where that is somebody else's
     until [ -s ssh/pid ]; do kill -0 $server 2>/dev/null || return; sleep 0.02; done
 }
 
+# Objects of a store as files; what the store has in the end is looked at beside it.
+s3fs() {
+    has s3fs versitygw curl || return
+    mkdir -p store/bucket && echo user:secret >s3.pass && chmod 600 s3.pass
+    local port server
+    for port in $(shuf -i 20000-30000 -n 5); do store_at "$port" && break; port=; done
+    if [ -z "$port" ]; then fail 'the store does not start' store.log; return; fi
+    session --mount "fuse:s3fs bucket @ -f -o passwd_file=$work/s3.pass,url=http://127.0.0.1:$port,use_path_request_style:/direct" -- bash -c '
+        cp tree/f tree/d/big /direct && mkdir /direct/d && cp tree/d/e/x /direct/d && cmp /direct/big tree/d/big && mv /direct/f /direct/d/g &&
+        echo more >>/direct/d/g && cat /direct/d/g && rm /direct/big && ls -R /direct' >m.out 2>m.err
+    kill $server
+    wait $server
+    printf '%s\n' hello more /direct: d '' /direct/d: g x hello more deep >k.out
+    cat store/bucket/d/g store/bucket/d/x >>m.out
+    if cmp -s k.out m.out; then pass; else diff k.out m.out | cat - m.err store.log >what; fail 'differs' what; fi
+}
+store_at() { # PORT: false where that is somebody else's
+    ROOT_ACCESS_KEY=user ROOT_SECRET_KEY=secret versitygw --port "127.0.0.1:$1" posix "$work/store" >store.log 2>&1 &
+    server=$!
+    until curl -s -o answer "http://127.0.0.1:$1/"; do kill -0 $server 2>/dev/null || return; sleep 0.05; done
+    kill -0 $server 2>/dev/null
+}
+
 # Five daemons, an image and a directory at once: from one to the other, and a walk through all.
 together() {
     has squashfuse mksquashfs bindfs unionfs fuse-overlayfs archivemount || return
@@ -381,7 +404,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs s3fs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 name=leftovers
 # A program that ends without closing its namespace leaves an image's segment to the next user; the rest goes.

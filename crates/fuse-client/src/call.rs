@@ -54,6 +54,10 @@ const BIG_WRITES: u32 = 1 << 5;
 pub(super) const DONT_MASK: u32 = 1 << 6;
 /// It keeps the locks of `flock`.
 pub(super) const FLOCK_LOCKS: u32 = 1 << 10;
+/// Names in a directory come with their attributes.
+pub(super) const DO_READDIRPLUS: u32 = 1 << 13;
+/// It is for us to say when.
+pub(super) const READDIRPLUS_AUTO: u32 = 1 << 14;
 const PARALLEL_DIROPS: u32 = 1 << 18;
 const MAX_PAGES: u32 = 1 << 22;
 
@@ -62,7 +66,15 @@ const MAX_PAGES: u32 = 1 << 22;
 pub fn agree(ring: &Ring, cx: &Cx, said: u32) -> Result<(), Errno> {
     let header = ring.header()?;
     let mut message = Message::new();
-    let flags = ASYNC_READ | POSIX_LOCKS | FLOCK_LOCKS | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
+    let flags = ASYNC_READ
+        | POSIX_LOCKS
+        | FLOCK_LOCKS
+        | BIG_WRITES
+        | DONT_MASK
+        | DO_READDIRPLUS
+        | READDIRPLUS_AUTO
+        | PARALLEL_DIROPS
+        | MAX_PAGES;
     message.word32(7).word32(said).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
     let incarnation = ring.incarnation();

@@ -1,6 +1,6 @@
 //! The daemon's file and directory handles.
 
-use super::call::Message;
+use super::call::{DO_READDIRPLUS, Message, READDIRPLUS_AUTO};
 use super::protocol::*;
 use super::{FuseClient, Key, posix};
 use base::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
@@ -135,6 +135,26 @@ impl FuseClient {
         }
     }
 
+    /// Whether a list from `cookie` on comes with attributes: as with the kernel, its begin, unless the daemon wants it always.
+    fn lists_with_attributes(&self, cookie: u64) -> bool {
+        let agreed = self.ring.header().map_or(0, |header| header.agreed.load(Relaxed));
+        let is_wanted = cookie == 0 || agreed & READDIRPLUS_AUTO == 0;
+        agreed & DO_READDIRPLUS != 0 && is_wanted && !self.ring.is_unknown(READDIRPLUS)
+    }
+
+    /// Enters what a list says of a name, as if it had been looked up.
+    fn link(&self, s: &SessionCache, dir: Node, (name, about): (&[u8], &[u8]), incarnation: u32, asked: session::Moment) {
+        if matches!(name, b"." | b"..") || about.len() < ENTRY_BYTES {
+            return;
+        }
+        // No number: it has not looked.
+        let Ok(entry) = parse_entry(about, incarnation) else { return };
+        let mut forget = |key, count, incarnation| self.forget(s, key, count, incarnation);
+        if s.enter(dir, name, &entry, asked, &mut forget).is_err() {
+            forget(entry.key, 1, incarnation);
+        }
+    }
+
     /// Reads a directory from `cookie` on, with the node taken for this call alone.
     pub(super) fn scan(
         &self,
@@ -156,25 +176,45 @@ impl FuseClient {
             message.word64(handle).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
             message.word64(0).word32(0).word32(0);
             let mut buffer = [0u8; DIRECTORY_BYTES];
-            let len = self.ask(cx, READDIR, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer))?;
+            let is_plus = self.lists_with_attributes(at);
+            let (operation, head) = if is_plus { (READDIRPLUS, ENTRY_BYTES) } else { (READDIR, 0) };
+            let asked = s.moment();
+            let len = match self.ask(cx, operation, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer)) {
+                // It has said otherwise, and will not be asked again.
+                Err(Error::Posix(Errno::ENOSYS)) if is_plus => continue,
+                other => other?,
+            };
             let mut rest = &buffer[..len];
             if rest.is_empty() {
                 return Ok(());
             }
             let before = at;
+            let mut goes_on = true;
             // A record that is cut off (libfuse fills a reply to its last byte) comes whole with the next ones.
-            while !rest.is_empty() && (at == before || !is_cut(rest)) {
-                let (mut entry, is_known, size) = parse_dirent(rest)?;
+            while !rest.is_empty() && (at == before || !rest.get(head..).is_none_or(is_cut)) {
+                let about = &rest[..head.min(rest.len())];
+                let (mut entry, is_known, size) = parse_dirent(&rest[about.len()..])?;
+                if is_plus {
+                    self.link(s, dir, (entry.name, about), key.incarnation, asked);
+                }
+                rest = &rest[about.len() + size..];
+                // Those that are not taken now are known all the same: the daemon counts them.
+                if !goes_on {
+                    continue;
+                }
                 at = entry.next;
                 // Programs go by the type; one that the daemon does not say is looked up.
                 if !is_known && let Ok(found) = self.ask_entry(cx, LOOKUP, key, [entry.name, b"\0", b""]) {
                     self.forget(s, found.key, 1, found.incarnation);
                     entry.kind = found.attr.kind;
                 }
-                if !each(entry) {
+                goes_on = each(entry);
+                if !goes_on && !is_plus {
                     return Ok(());
                 }
-                rest = &rest[size..];
+            }
+            if !goes_on {
+                return Ok(());
             }
             // A list that goes round in circles.
             if at == before {

@@ -159,7 +159,7 @@ pub struct Header {
 
     /// Rings for the watcher: there is a notice.
     told: AtomicU32,
-    /// 1: somebody takes notices.
+    /// Whether somebody takes notices (`ring/notices.rs`).
     watcher: AtomicU32,
     /// Notices that nobody has obeyed: pages of before are not believed.
     pub unheeded: AtomicU32,

@@ -159,3 +159,64 @@ fn who_appends_has_a_handle_for_it() {
         assert_eq!(take(), [(RELEASE, 1), (RELEASE, 2)]);
     });
 }
+
+/// Goal: what a directory's begin lists with attributes is not asked for by name, those least that the caller has not taken;
+/// a name without a number, and the two dots, are; a daemon that can't is asked for a plain list.
+#[test]
+fn listed_names_are_known() {
+    const FORGET: u32 = 2;
+    const OPENDIR: u32 = 27;
+    const READDIR: u32 = 28;
+    const READDIRPLUS: u32 = 44;
+    /// `FUSE_DO_READDIRPLUS` and `FUSE_READDIRPLUS_AUTO`.
+    const PLUS: u32 = 3 << 13;
+    let place = Place::new("plus");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let dirent = |next: u64, name: &[u8]| {
+        let mut out =
+            [&[9, 0, 0, 0, 0, 0, 0, 0][..], &next.to_ne_bytes(), &(name.len() as u32).to_ne_bytes(), &[8, 0, 0, 0], name]
+                .concat();
+        out.resize(out.len().next_multiple_of(8), 0);
+        out
+    };
+    let backend = place.mount(move |operation, _, body| {
+        log.lock().unwrap().push(operation);
+        let of = |id: u64| if id == 0 { vec![0; 128] } else { entry(id, 0o100_644, 5) };
+        match operation {
+            READDIRPLUS if body[8] == 0 => [(1, 0, &b"."[..]), (2, 7, b"a"), (3, 0, b"b"), (4, 8, b"c")]
+                .iter()
+                .flat_map(|(at, id, name)| [of(*id), dirent(*at, name)].concat())
+                .collect(),
+            READDIR if body[8] == 4 => dirent(5, b"d"),
+            LOOKUP => entry(9, 0o100_644, 5),
+            OPENDIR => vec![0; 16],
+            _ => Vec::new(),
+        }
+    });
+    let take = || std::mem::take(&mut *asked.lock().unwrap());
+    backend.lower().ring().header().unwrap().agreed.store(PLUS, SeqCst);
+    with_cx(ROOT, |cx| {
+        let root = backend.root();
+        let list = |cookie, most: usize| {
+            let mut names = Vec::new();
+            let each = &mut |entry: DirEntry| {
+                names.push(entry.name.to_vec());
+                names.len() < most
+            };
+            backend.readdir(cx, root, cookie, each).unwrap();
+            names.concat()
+        };
+        assert_eq!(list(0, 2), b".a");
+        assert_eq!(take(), [OPENDIR, READDIRPLUS]);
+        for name in [&b"a"[..], b"c"] {
+            let node = backend.lookup(cx, root, name).unwrap();
+            backend.attr(cx, node).unwrap();
+        }
+        assert_eq!(take(), [], "both are known");
+        backend.lookup(cx, root, b"b").unwrap();
+        assert_eq!(take(), [LOOKUP]);
+        assert_eq!(list(4, 9), b"d", "what follows is a plain list");
+        assert!(!take().contains(&FORGET));
+    });
+}

@@ -13,8 +13,14 @@ const NOTICES: u64 = 8;
 const NOTICES_AT: u64 = 1024;
 /// Most bytes of one: what is fixed, a name and its end.
 pub const NOTICE_MAX: usize = 288;
-/// So long a daemon waits for one to be taken.
-const WAIT_NS: i64 = 200_000_000;
+/// So long a daemon waits for one to be taken; then no more until its watcher is seen to live.
+const WAIT_NS: i64 = 10_000_000_000;
+
+// What is known of the watcher.
+const ABSENT: u32 = 0;
+const WATCHES: u32 = 1;
+/// It has not come in time: it is stopped, perhaps.
+const LATE: u32 = 2;
 
 const EMPTY: u32 = 0;
 const FILLING: u32 = 1;
@@ -57,7 +63,7 @@ impl Ring {
 
     /// Puts it where it is looked for; `None` without room, and where nobody looks.
     fn leave_notice(&self, header: &Header, code: u32, parts: &[UserSlice]) -> Option<&Place> {
-        let is_watched = header.watcher.load(SeqCst) != 0;
+        let is_watched = header.watcher.load(SeqCst) == WATCHES;
         // Who rings before it is there has told of a change all the same.
         header.notices.fetch_add(1, AcqRel);
         if !is_watched {
@@ -93,11 +99,14 @@ impl Ring {
         let begun = clock::monotonic();
         while place.state.load(SeqCst) == FILLED {
             let waited = clock::monotonic() - begun;
-            if waited > WAIT_NS || header.watcher.load(SeqCst) == 0 {
+            if waited > WAIT_NS || host::is_alive_by_mark(header.supervisor.load(Relaxed)) == Some(false) {
+                let _ = header.watcher.compare_exchange(WATCHES, LATE, AcqRel, Relaxed);
+            }
+            if header.watcher.load(SeqCst) != WATCHES {
                 // Taken at the last moment, perhaps.
                 return place.state.compare_exchange(FILLED, EMPTY, AcqRel, Relaxed).is_err();
             }
-            file::wait(&place.state, FILLED, WAIT_NS - waited);
+            file::wait(&place.state, FILLED, NAP_NS);
         }
         true
     }
@@ -107,7 +116,7 @@ impl Ring {
     /// Somebody takes notices from now on, or nobody any more.
     pub fn watch_notices(&self, watched: bool) {
         if let Ok(header) = self.header() {
-            header.watcher.store(u32::from(watched), SeqCst);
+            header.watcher.store(if watched { WATCHES } else { ABSENT }, SeqCst);
             header.told.fetch_add(1, SeqCst);
             file::wake(&header.told);
         }
@@ -116,8 +125,9 @@ impl Ring {
     /// Has `obey` do what notices say that are there now, or come within `nap_ns`: their code and bytes.
     pub fn obey_notices(&self, nap_ns: i64, mut obey: impl FnMut(u32, &[u8])) -> Result<(), Errno> {
         let header = self.header()?;
+        let _ = header.watcher.compare_exchange(LATE, WATCHES, AcqRel, Relaxed);
         let told = header.told.load(SeqCst);
-        if !self.obey_those_here(&mut obey) && header.watcher.load(SeqCst) != 0 {
+        if !self.obey_those_here(&mut obey) && header.watcher.load(SeqCst) != ABSENT {
             file::wait(&header.told, told, nap_ns);
             self.obey_those_here(&mut obey);
         }
