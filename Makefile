@@ -12,7 +12,7 @@ STEP := ./.ci/step
 export LC_ALL := C
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
-.PHONY: all build help demo test bench ci tools clean \
+.PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
@@ -27,6 +27,7 @@ help:
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
+	@echo "make figures  the papers' figures, made again beside the kernel's file systems"
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
@@ -88,6 +89,20 @@ demo: build
 
 bench: build
 	$(RELEASE)/bypath bench micro $(BENCH)
+
+# The papers' figures, each as tables in $(FIGURES), CSV and SVG.
+FIGURES ?= docs/results
+figures: build
+	@echo 'make figures: half an hour and more, longer where the disk is busy; some GiB in /dev/shm and as much in the directory for temporary files'
+	@echo 'root drops caches of the kernel for all programs; without, its file systems have no cold figures'
+	mkdir -p target/figures
+	for paper in byvfs directfs; do \
+	    $(RELEASE)/bypath bench $$paper --json target/figures/$$paper.json --csv $(FIGURES)/$$paper.csv --plot $(FIGURES)/$$paper.svg >target/figures/$$paper.md || exit 1; done
+	$(RELEASE)/bypath bench melo --threads 1 --rounds 15 --csv $(FIGURES)/melo.csv --plot $(FIGURES)/melo.svg >target/figures/melo.md
+	@if [ -e /usr/include/fuse3/fuse.h ]; then $(RELEASE)/bypath bench directfuse --csv $(FIGURES)/directfuse.csv --plot $(FIGURES)/directfuse.svg >target/figures/directfuse.md; \
+	else echo 'skip FUSE file systems: libfuse3-dev is not installed: LEFT OUT'; fi
+	@echo "not there: DenseFS's cachemaps and think time; the kernel's file systems in a virtual machine"
+	@echo 'tables: target/figures/*.md'
 
 # ---- tests ----
 
@@ -292,6 +307,8 @@ budgets: build
 tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
 	$(STEP) "tiny bench of filebench's loads" $(RELEASE)/bypath bench melo --quick
+	$(STEP) "tiny bench of ByVFS's figures" $(RELEASE)/bypath bench byvfs --quick --in /dev/shm
+	$(STEP) "tiny bench of DirectFS's figures" $(RELEASE)/bypath bench directfs --quick --in /dev/shm
 	@if [ -e /usr/include/fuse3/fuse.h ]; then $(STEP) 'tiny bench of FUSE file systems' $(RELEASE)/bypath bench directfuse --quick; \
 	else echo 'skip tiny bench of FUSE file systems: libfuse3-dev is not installed: LEFT OUT, not passed'; fi
 

@@ -8,9 +8,9 @@
 //!
 //! The budgets themselves are in `budgets.toml`.
 
-mod call;
+pub(crate) mod call;
 mod callgrind;
-mod lackey;
+pub(crate) mod lackey;
 
 pub use call::serve;
 
@@ -88,17 +88,18 @@ fn load(path: Option<&Path>) -> Result<File, String> {
 }
 
 /// Files of a run, removed in the end.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf, Vec<String>);
 
 impl Scratch {
-    fn new() -> Result<Scratch, String> {
+    /// For this program, whose words `words` lead to its workers.
+    pub(crate) fn new(words: &[&str]) -> Result<Scratch, String> {
         let path = PathBuf::from(format!("/dev/shm/bypath-budgets-{}", std::process::id()));
         std::fs::create_dir_all(path.join("segments")).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Scratch(path))
+        Ok(Scratch(path, words.iter().map(|word| word.to_string()).collect()))
     }
 
     /// A fresh image, whose names fall on the same buckets each time.
-    fn image(&self, name: &str, bytes: u64) -> Result<PathBuf, String> {
+    pub(crate) fn image(&self, name: &str, bytes: u64) -> Result<PathBuf, String> {
         let path = self.0.join(name);
         let text = format!("{}\0", path.display());
         let seeds = engine::mkfs::Seeds { uuid: [1, 2], ino_key: 3, hash_seed: 4, made: 1_700_000_000_000_000_000 };
@@ -111,7 +112,7 @@ impl Scratch {
     fn valgrind(&self, tool: &[String], worker: &[&str], image: &Path) -> Result<Command, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new("valgrind");
-        command.args(tool).arg("-q").arg(program).arg("--worker").args(worker).arg(image);
+        command.args(tool).arg("-q").arg(program).args(&self.1).arg("--worker").args(worker).arg(image);
         command.env("BYPATH_SEGMENT_DIR", self.0.join("segments"));
         Ok(command)
     }
@@ -123,7 +124,7 @@ impl Drop for Scratch {
     }
 }
 
-fn have_valgrind() -> bool {
+pub(crate) fn have_valgrind() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
@@ -153,7 +154,7 @@ pub fn check(path: Option<&Path>) -> Result<bool, String> {
     if !have_valgrind() {
         return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
     }
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new(&[])?;
     let costs = measure(&scratch)?;
     println!("{:<26}{:>22}{:>16}{:>16}", "", "instructions", "code lines", "data lines");
     let copies: BTreeMap<u64, f64> = [(64, "copy 64 B"), (4096, "copy 4 KiB")]
@@ -194,7 +195,7 @@ pub fn check_among() -> Result<bool, String> {
     if !have_valgrind() {
         return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
     }
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new(&[])?;
     let mut columns = Vec::new();
     for (setting, _) in call::SETTINGS {
         let image = scratch.image(&format!("{setting}.image"), 1 << 30)?;
@@ -226,7 +227,7 @@ pub fn check_flat(entries: u64) -> Result<bool, String> {
     if !have_valgrind() {
         return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
     }
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new(&[])?;
     let image = scratch.image("flat.image", 8 << 30)?;
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut fill = Command::new(program);

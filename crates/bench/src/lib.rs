@@ -1,4 +1,4 @@
-//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`], [`melo`]); in
+//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`], [`directfs`], [`melo`]); in
 //! instructions and cache lines, against budgets ([`budget`]).
 //!
 //! | file | |
@@ -8,18 +8,23 @@
 //! | `worker.rs` | a process that does it, on command |
 //! | `run.rs` | the rounds |
 //! | `report.rs`, `plot.rs` | table, JSON, SVG |
+//! | `figure.rs`, `stage.rs` | a paper's figures as tables, CSV, JSON, SVG; directories of the kernel's |
 //! | `directfuse/` | FUSE file systems by every way |
 //! | `byvfs/` | an image behind the caches that ByVFS compares |
+//! | `directfs/` | an image beside the kernel's file systems, as DirectFS compares them |
 //! | `melo/` | filebench's loads, and overwrites that are whole, as MeLo@V compares them |
 
 pub mod budget;
 pub mod byvfs;
 mod calls;
+pub mod directfs;
 mod directfuse;
+mod figure;
 pub mod melo;
 mod plot;
 mod report;
 mod run;
+mod stage;
 mod work;
 mod worker;
 

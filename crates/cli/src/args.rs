@@ -649,7 +649,14 @@ pub enum BenchWhat {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
-    /// Look-ups in an image behind the caches that ByVFS compares
+    /// Calls one by one and at once, small files, filebench: an image beside the kernel's file systems, as DirectFS compares them
+    #[command(disable_help_flag = true)]
+    Directfs {
+        /// Options: see `bypath bench directfs --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// Calls and programs on an image behind the caches that ByVFS compares, beside the kernel's file systems
     #[command(disable_help_flag = true)]
     Byvfs {
         /// Options: see `bypath bench byvfs --help`

@@ -235,7 +235,7 @@ fn bypath_measured(hand: &mut Hand, call: Call, from: usize, to: usize) {
 
 /// Four stores to one place, one after the other: what lackey's reader looks for.
 #[inline(never)]
-fn mark() {
+pub fn mark() {
     static MARK: AtomicU64 = AtomicU64::new(0);
     for value in [1, 2, 3, 4] {
         // SAFETY: an aligned word of ours. Volatile, so that each store is made.

@@ -14,26 +14,74 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Code and data lines of every call: the median of its looks, without what its
-/// caller touches.
-pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str, [u64; 2]>, String> {
+/// What an access is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An instruction.
+    Code,
+    /// A load, or one and a store.
+    Load,
+    /// A store, or one and a load.
+    Store,
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// What it is.
+    pub kind: Kind,
+    /// Where.
+    pub address: u64,
+}
+
+/// All accesses between two marks, in order.
+#[derive(Default, Debug)]
+pub struct Look(pub Vec<Access>);
+
+impl Look {
+    /// The distinct lines that some of them touch.
+    pub fn lines(&self, of: impl Fn(Kind) -> bool) -> HashSet<u64> {
+        let touched = self.0.iter().filter(|access| of(access.kind));
+        touched.map(|access| access.address >> 6).collect()
+    }
+
+    /// Lines of code and of data.
+    pub fn both(&self) -> [u64; 2] {
+        [self.lines(|kind| kind == Kind::Code), self.lines(|kind| kind != Kind::Code)].map(|lines| lines.len() as u64)
+    }
+}
+
+/// Runs a worker under lackey; `each` is given what it looks at.
+pub fn looks(scratch: &Scratch, worker: &[&str], image: &Path, each: &mut dyn FnMut(Look)) -> Result<(), String> {
     let tool = ["--tool=lackey".to_string(), "--trace-mem=yes".into(), "--basic-counts=no".into()];
-    let mut command = scratch.valgrind(&tool, &["lackey"], image)?;
+    let mut command = scratch.valgrind(&tool, worker, image)?;
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(|e| format!("valgrind: {e}"))?;
     let Some(trace) = child.stderr.take() else { return Err("valgrind: no pipe".into()) };
     let mut looks = Looks::default();
     let mut reader = BufReader::with_capacity(1 << 20, trace);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).map_err(|e| e.to_string())? > 0 {
-        looks.line(&line);
+        looks.line(&line, each);
         line.clear();
     }
     let status = child.wait().map_err(|e| e.to_string())?;
-    if !status.success() || looks.found.len() != CALLS.len() * LOOKS {
-        return Err(format!("lackey: {status}, {} looks at {} calls", looks.found.len(), CALLS.len()));
+    if status.success() { Ok(()) } else { Err(format!("lackey: {status}")) }
+}
+
+/// Code and data lines of every call: the median of its looks, without what its
+/// caller touches.
+pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str, [u64; 2]>, String> {
+    let mut found = Vec::new();
+    looks(scratch, &["lackey"], image, &mut |look| found.push(look.both()))?;
+    own_lines(&found)
+}
+
+/// The same of what was looked at already.
+pub fn own_lines(found: &[[u64; 2]]) -> Result<BTreeMap<&'static str, [u64; 2]>, String> {
+    if found.len() != CALLS.len() * LOOKS {
+        return Err(format!("lackey: {} looks at {} calls", found.len(), CALLS.len()));
     }
-    let all: BTreeMap<_, _> =
-        CALLS.iter().zip(looks.found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
+    let all: BTreeMap<_, _> = CALLS.iter().zip(found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
     let own = |(name, lines): (&&'static str, &[u64; 2])| {
         let callers = all.get(caller(name)).copied().unwrap_or_default();
         let callers = [callers[0] - nothing_in(caller(name)).lines, callers[1]];
@@ -50,49 +98,65 @@ fn median(looks: &[[u64; 2]]) -> [u64; 2] {
     })
 }
 
-/// Lines touched between one mark and the next: four stores to one place, with
+/// What lies between one mark and the next: four stores to one place, with
 /// no other access to data between them.
 #[derive(Default)]
 struct Looks {
-    code: HashSet<u64>,
-    data: HashSet<u64>,
+    look: Look,
     /// Address of the last access if it was a store, and how often in a row.
     stored: (u64, u32),
     inside: bool,
-    found: Vec<[u64; 2]>,
 }
 
 impl Looks {
-    fn line(&mut self, line: &[u8]) {
+    fn line(&mut self, line: &[u8], each: &mut dyn FnMut(Look)) {
         let (kind, rest) = match line {
-            [b'I', b' ', b' ', rest @ ..] => (b'I', rest),
-            [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*kind, rest),
+            [b'I', b' ', b' ', rest @ ..] => (Kind::Code, rest),
+            [b' ', b'L', b' ', rest @ ..] => (Kind::Load, rest),
+            [b' ', b'S' | b'M', b' ', rest @ ..] => (Kind::Store, rest),
             _ => return,
         };
         let Some(comma) = rest.iter().position(|&b| b == b',') else { return };
         let Some(address) = std::str::from_utf8(&rest[..comma]).ok().and_then(|t| u64::from_str_radix(t, 16).ok()) else {
             return;
         };
-        if kind == b'I' {
+        if kind == Kind::Code {
             if self.inside {
-                self.code.insert(address >> 6);
+                self.look.0.push(Access { kind, address });
             }
             return;
         }
-        self.stored = match (kind, self.stored) {
+        self.stored = match (line[1], self.stored) {
             (b'S', (last, times)) if last == address => (address, times + 1),
             (b'S', _) => (address, 1),
             _ => (0, 0),
         };
         if self.stored.1 == 4 {
+            let look = std::mem::take(&mut self.look);
             if self.inside {
-                self.found.push([self.code.len() as u64, self.data.len() as u64]);
+                each(look);
             }
             self.inside = !self.inside;
-            self.code.clear();
-            self.data.clear();
         } else if self.inside {
-            self.data.insert(address >> 6);
+            self.look.0.push(Access { kind, address });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what lies between two marks is found, and nothing else. Method: a trace of lackey's by hand.
+    #[test]
+    fn what_lies_between_marks() {
+        let mark = " S 1000,8\nI  04000000,3\n S 1000,8\n S 1000,8\n S 1000,8\n";
+        let inside = "I  04000040,3\n L 2000,8\nI  04000043,4\n M 2008,8\n S 2040,4\n";
+        let trace = format!("==1== lackey\n L 9,1\n{mark}{inside}{mark} S 7000,8\n{mark}{mark}");
+        let (mut looks, mut found) = (Looks::default(), Vec::new());
+        trace.split_inclusive('\n').for_each(|line| looks.line(line.as_bytes(), &mut |look| found.push(look)));
+        // The first three stores of the mark at the end are looked at too, as ever.
+        assert_eq!(found.iter().map(Look::both).collect::<Vec<_>>(), [[2, 3], [1, 1]]);
+        assert_eq!(found[0].lines(|kind| kind == Kind::Store), HashSet::from([0x2000 >> 6, 0x2040 >> 6, 0x1000 >> 6]));
     }
 }

@@ -26,12 +26,10 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use pm::{Region, clock, file};
 use zerocopy::{FromBytes, KnownLayout};
 
-/// How many words there are of a kind.
-const WORDS: u64 = 4096;
-/// How many names are cached.
-const NAMES: u64 = 16384;
-/// How many nodes have their attributes cached.
-const NODES: u64 = 16384;
+/// How many names are cached, and of how many nodes the attributes, unless more are asked for.
+pub const SLOTS: u64 = 16384;
+/// Slots for which there is one word of a kind.
+const SHARE: u64 = 4;
 /// Longest name that is cached, bytes.
 const NAME_BYTES: usize = 72;
 
@@ -45,10 +43,8 @@ pub const AGE_NS: u64 = 1_000_000_000;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"bypathK1");
 const ALL_AT: u64 = 64;
+const DROPPED_AT: u64 = 128;
 const NAME_WORDS_AT: u64 = 4096;
-const NODE_WORDS_AT: u64 = NAME_WORDS_AT + WORDS * 8;
-const NAMES_AT: u64 = NODE_WORDS_AT + WORDS * 8;
-const NODES_AT: u64 = NAMES_AT + NAMES * size_of::<Slot>() as u64;
 
 /// An entry, 128 bytes.
 #[derive(FromBytes, KnownLayout)]
@@ -76,6 +72,28 @@ static NEVER: AtomicU64 = AtomicU64::new(1);
 pub struct Cache {
     region: Region,
     age_ns: u64,
+    slots: u64,
+    names: Asks,
+    attrs: Asks,
+}
+
+/// How often this program has asked, and how often what was cached could be believed.
+#[derive(Debug, Default)]
+struct Asks {
+    asked: AtomicU64,
+    hits: AtomicU64,
+}
+
+impl Asks {
+    /// Not exact with several threads, but no atomic addition, which would be a good part of what a hit costs.
+    fn count(&self, hit: bool) {
+        self.asked.store(self.asked.load(Relaxed) + 1, Relaxed);
+        self.hits.store(self.hits.load(Relaxed) + u64::from(hit), Relaxed);
+    }
+
+    fn take(&self) -> (u64, u64) {
+        (self.hits.swap(0, Relaxed), self.asked.swap(0, Relaxed))
+    }
 }
 
 /// A place where an answer may be cached, as it was before the engine was asked.
@@ -100,16 +118,30 @@ fn mix(hash: u64, word: u64) -> u64 {
 impl Cache {
     /// How large the file is that [`Cache::open`] wants.
     pub const fn bytes() -> u64 {
-        NODES_AT + NODES * size_of::<Slot>() as u64
+        Self::bytes_of(SLOTS)
+    }
+
+    /// The same with so many slots of each kind.
+    pub const fn bytes_of(slots: u64) -> u64 {
+        Self::names_at(slots) + 2 * slots * size_of::<Slot>() as u64
+    }
+
+    const fn names_at(slots: u64) -> u64 {
+        NAME_WORDS_AT + 2 * (slots / SHARE) * 8
     }
 
     /// Maps the file at `path` (NUL-terminated), a sparse file of zeroes at first.
     /// What lies in it is believed for `age_ns`.
     pub fn open(path: &[u8], age_ns: u64) -> Result<Cache, Errno> {
-        let region = file::share(path, Self::bytes())?;
+        Self::open_of(path, age_ns, SLOTS)
+    }
+
+    /// The same with so many slots of each kind, a multiple of four.
+    pub fn open_of(path: &[u8], age_ns: u64, slots: u64) -> Result<Cache, Errno> {
+        let region = file::share(path, Self::bytes_of(slots))?;
         let magic = region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
-            Ok(_) | Err(MAGIC) => Ok(Cache { region, age_ns }),
+            Ok(_) | Err(MAGIC) => Ok(Cache { region, age_ns, slots, names: Asks::default(), attrs: Asks::default() }),
             Err(_) => Err(Errno::EINVAL),
         }
     }
@@ -122,12 +154,34 @@ impl Cache {
         self.word(ALL_AT)
     }
 
+    fn dropped(&self) -> &AtomicU64 {
+        self.word(DROPPED_AT)
+    }
+
+    /// Forgets everything, for all programs. The memory stays.
+    pub fn drop_all(&self) {
+        self.dropped().fetch_add(1, AcqRel);
+    }
+
+    /// Hits and questions of this program since the last time: of names, and of attributes.
+    pub fn take_asks(&self) -> [(u64, u64); 2] {
+        [self.names.take(), self.attrs.take()]
+    }
+
+    fn words(&self) -> u64 {
+        self.slots / SHARE
+    }
+
     fn node_word(&self, node: Node) -> &AtomicU64 {
-        self.word(NODE_WORDS_AT + mix(0, node.id) % WORDS * 8)
+        self.word(NAME_WORDS_AT + (self.words() + mix(0, node.id) % self.words()) * 8)
     }
 
     fn name_word(&self, hash: u64) -> &AtomicU64 {
-        self.word(NAME_WORDS_AT + hash % WORDS * 8)
+        self.word(NAME_WORDS_AT + hash % self.words() * 8)
+    }
+
+    fn slot(&self, number: u64) -> u64 {
+        Self::names_at(self.slots) + number * size_of::<Slot>() as u64
     }
 
     /// Names that are too long to be cached have a word all the same.
@@ -167,17 +221,19 @@ impl Cache {
     /// Where the attributes of `node` are cached, if they are.
     pub fn attr_of(&self, node: Node) -> Asked {
         Asked {
-            at: NODES_AT + mix(1, node.id) % NODES * size_of::<Slot>() as u64,
+            at: self.slot(self.slots + mix(1, node.id) % self.slots),
             key: node.id,
             version: self.node_word(node).load(Acquire),
-            all: self.all().load(Acquire),
+            all: self.all().load(Acquire).wrapping_add(self.dropped().load(Acquire) << 32),
             now: clock::coarse() as u64,
         }
     }
 
     /// The attributes, if they may be believed.
     pub fn attr(&self, asked: &Asked) -> Option<Attr> {
-        let [ino, kind, owner, rdev, size, blocks, atime, mtime, ctime, btime, has_btime] = self.read(asked)?;
+        let read = self.read(asked);
+        self.attrs.count(read.is_some());
+        let [ino, kind, owner, rdev, size, blocks, atime, mtime, ctime, btime, has_btime] = read?;
         Some(Attr {
             ino,
             kind: Kind::from_dt((kind >> 48) as u8)?,
@@ -224,10 +280,10 @@ impl Cache {
         text.iter_mut().zip(name.chunks(8)).for_each(|(word, part)| *word = word_of(part));
         let hash = Self::hash(dir, name);
         let asked = Asked {
-            at: NAMES_AT + (hash >> 32) % NAMES * size_of::<Slot>() as u64,
+            at: self.slot((hash >> 32) % self.slots),
             key: dir.id,
             version: self.name_word(hash).load(Acquire),
-            all: 0,
+            all: self.dropped().load(Acquire),
             now: clock::coarse() as u64,
         };
         Some(AskedName { asked, len: name.len() as u64, text })
@@ -235,9 +291,10 @@ impl Cache {
 
     /// The node of that name, or that there is none (`Some(None)`), if it may be believed.
     pub fn name(&self, name: &AskedName) -> Option<Option<Node>> {
-        let [id, len, text @ ..] = self.read(&name.asked)?;
-        let same = len >> 32 == name.len && text == name.text;
-        same.then_some((id != ABSENT).then_some(Node { id, hint: len as u32 }))
+        let known = self.read(&name.asked).filter(|[_, len, text @ ..]| len >> 32 == name.len && *text == name.text);
+        self.names.count(known.is_some());
+        let [id, len, ..] = known?;
+        Some((id != ABSENT).then_some(Node { id, hint: len as u32 }))
     }
 
     /// Caches what the engine answered after `name` was asked for.

@@ -11,6 +11,7 @@ use super::cache::Cache;
 use base::*;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
+use std::sync::Arc;
 use vfs::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Xattrs};
 use vfs::native::Native;
 
@@ -27,14 +28,14 @@ pub enum Caching {
 #[derive(Debug)]
 pub struct CachedImage {
     native: Native,
-    cache: Cache,
+    cache: Arc<Cache>,
     caching: Caching,
 }
 
 impl CachedImage {
     /// Puts a cache above an image.
-    pub fn new(native: Native, cache: Cache, caching: Caching) -> Self {
-        CachedImage { native, cache, caching }
+    pub fn new(native: Native, cache: impl Into<Arc<Cache>>, caching: Caching) -> Self {
+        CachedImage { native, cache: cache.into(), caching }
     }
 
     fn change<T>(&self, node: Node, change: impl FnOnce() -> Result<T>) -> Result<T> {

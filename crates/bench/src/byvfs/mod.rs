@@ -6,42 +6,58 @@
 //! |---|---|
 //! | `cache.rs` | names and attributes in a file that programs map |
 //! | `image.rs` | an image as a backend behind them |
-//! | `rounds.rs` | the calls, by each way in turn |
+//! | `place.rs` | the ways to it, and directories of the kernel's, called by number |
+//! | `tree.rs` | the five programs, by the calls that they make |
+//! | `rounds.rs` | the figures: calls and programs, by each way in turn |
 
 mod cache;
 mod image;
+mod place;
 mod rounds;
+mod tree;
 
-pub use cache::{AGE_NS, Cache};
+pub use cache::{AGE_NS, Cache, SLOTS};
 pub use image::{CachedImage, Caching};
 
+use crate::figure::Output;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// The figures that there are.
+const FIGURES: [&str; 5] = ["1", "3", "4", "table1", "getcwd"];
 
 /// `bypath bench byvfs`.
 #[derive(clap::Parser, Debug)]
 #[command(
     name = "bypath bench byvfs",
-    about = "Times look-ups in an image: by the engine alone, behind an inode cache, behind a dentry and inode cache",
+    about = "ByVFS's figures 1, 3, 4, table1 and getcwd: an image by the engine alone, behind an inode cache, behind a dentry and inode cache, beside the kernel's file systems",
     disable_version_flag = true
 )]
 struct Options {
-    /// Directory for the image
+    /// Directory for the image, and of the first file system to compare with
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     image_dir: PathBuf,
-    /// Few rounds
-    #[arg(long)]
-    quick: bool,
+    /// Directory of the second one
+    #[arg(long = "in", value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    directory: PathBuf,
+    /// Files of the directory in which calls are timed
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    files: usize,
+    /// The programs' tree is made like this one
+    #[arg(long, value_name = "DIR", default_value = "/usr/include")]
+    tree: PathBuf,
+    /// Up to so many entries of it
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    entries: usize,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Runs the benchmark with its command-line arguments; returns the exit code.
 pub fn byvfs(args: &[OsString]) -> Result<u8, String> {
     let all = std::iter::once(OsString::from("bypath bench byvfs")).chain(args.iter().cloned());
     match <Options as clap::Parser>::try_parse_from(all) {
-        Ok(options) => rounds::run(&options).map(|table| {
-            print!("{table}");
-            0
-        }),
+        Ok(options) => rounds::run(&options)?.deliver(&options.output).map(|()| 0),
         Err(error) => {
             let _ = error.print();
             Ok(error.exit_code() as u8)

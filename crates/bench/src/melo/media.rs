@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::way::Way;
+use crate::stage::kind_of;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -104,17 +105,6 @@ pub fn open(options: &Options) -> Result<(Media, Vec<String>), String> {
         media.push(image(name, &memory.0, options)?);
     }
     Ok((Media { media, _scratch: [disk, memory] }, left_out))
-}
-
-/// What the kernel calls the file system of a directory.
-fn kind_of(dir: &Path) -> String {
-    let out = Command::new("stat").args(["-f", "-c", "%T"]).arg(dir).output();
-    let name = out.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_string()).unwrap_or_default();
-    match name.as_str() {
-        "ext2/ext3" => "ext4".into(),
-        "" => "directory".into(),
-        _ => name,
-    }
 }
 
 /// The media, and the directories that they are in.

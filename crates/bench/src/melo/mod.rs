@@ -19,6 +19,8 @@ mod way;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use rounds::speeds;
+
 /// `bypath bench melo`.
 #[derive(clap::Parser, Debug)]
 #[command(

@@ -6,6 +6,7 @@ use super::load::{Draw, Files, LOADS, Load, Step};
 use super::media::{self, Medium};
 use super::way::Way;
 use crate::run::{median, processor};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -137,6 +138,47 @@ fn round(way: &Way, load: &Load, files: &Files, (seed, threads): (u64, usize), t
     });
     let done = done.load(Relaxed) as f64;
     [done / begun.elapsed().as_secs_f64(), (processor_time() - spent) / done.max(1.0)]
+}
+
+/// A load on an image and in two directories, with each number of threads: operations a second by way.
+pub fn speeds(
+    name: &str,
+    image: &Path,
+    directories: [&Path; 2],
+    threads: &[usize],
+    quick: bool,
+) -> Result<Vec<Vec<f64>>, String> {
+    let (rounds, time) = if quick { (1, 50) } else { (3, 500) };
+    let load = LOADS.iter().find(|load| load.name == name).ok_or_else(|| format!("no load {name}"))?;
+    let mut ways = vec![Way::image("image", image, c"")?];
+    ways.extend(directories.map(|dir| Way::directory("directory", dir, true)));
+    // Of fileserver's files one in ten, as `bench melo` has them.
+    let scale = if quick {
+        100
+    } else if load.files > 1000 {
+        10
+    } else {
+        1
+    };
+    let all: Vec<Files> = ways.iter().map(|_| Files::new(load, scale)).collect();
+    for (way, files) in ways.iter().zip(&all) {
+        let mut draw = Draw::new(7);
+        way.fill(files, &mut || draw.size(load.mean));
+    }
+    let mut best = vec![vec![0f64; ways.len()]; threads.len()];
+    for number in 0..rounds {
+        for (row, &threads) in threads.iter().enumerate() {
+            for (at, way) in ways.iter().enumerate() {
+                let [speed, _] = round(way, load, &all[at], (number + 1, threads), Duration::from_millis(time));
+                best[row][at] = best[row][at].max(speed);
+            }
+        }
+    }
+    for (way, files) in ways.iter().zip(&all) {
+        way.empty(files);
+        way.unlink(LOG.as_ref());
+    }
+    Ok(best)
 }
 
 /// Speeds, and processor times.

@@ -1,4 +1,4 @@
-//! `bypath bench micro …`, `bypath bench directfuse …`, `bypath bench byvfs …`, `bypath bench melo …`: handed to the bench crate.
+//! `bypath bench micro …` and one verb a paper: handed to the bench crate.
 
 use crate::args::BenchWhat;
 use crate::failure::{Failure, Result};
@@ -13,6 +13,8 @@ pub fn run(what: BenchWhat) -> Result<u8> {
             ::bench::directfuse(&options).map_err(|what| Failure::new(format!("bench directfuse: {what}")))
         }
         BenchWhat::Melo { options } => ::bench::melo::melo(&options).map_err(|what| Failure::new(format!("bench melo: {what}"))),
+        BenchWhat::Directfs { options } => ::bench::directfs::directfs(&["bench", "directfs"], &options)
+            .map_err(|what| Failure::new(format!("bench directfs: {what}"))),
         BenchWhat::Byvfs { options } => {
             ::bench::byvfs::byvfs(&options).map_err(|what| Failure::new(format!("bench byvfs: {what}")))
         }
