@@ -19,7 +19,7 @@ export LC_ALL := C
 all: build
 
 help:
-	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
+	@echo 'make          build bypath, libbypath_preload.so, bypath-objects, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make install  puts it into PREFIX (/usr/local)'
 	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
@@ -33,6 +33,9 @@ help:
 	@echo 'make docs     the documents: links, paths, words, the commands of the guide; and the crates'"'"' own'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
+# It waits for the network: optimising across its 150 crates takes minutes and gains nothing.
+OBJECTS = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=2 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+
 # Several builds, not one: the preload library is no_std and must not get the
 # features that the others ask of the crates they share; and of a crate that is a library for
 # Rust as well, the one for C is linked without optimising across crates (decision 0077).
@@ -41,6 +44,7 @@ build:
 	$(CARGO) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
+	$(OBJECTS) $(CARGO) build --release $(CARGO_FLAGS) -p bypath-objects
 
 # ---- what people install (packaging/README) ----
 
@@ -62,7 +66,7 @@ dist-files:
 	cp $(RELEASE)/libbypath_preload.so target/dist/out/
 	strip --strip-unneeded target/dist/out/*
 	packaging/check-symbols 2.34 target/dist/out/libbypath_preload.so
-	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so
+	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so $(wildcard target/dist/out/bypath-objects)
 	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
 	packaging/deb target/dist/out $(PACKAGES) $(VERSION)
 	packaging/tarball target/dist/out $(PACKAGES) $(VERSION)
@@ -71,11 +75,11 @@ dist-files:
 # Needs root: Debian 11's tree is made by debootstrap.
 dist-try:
 	packaging/try $(PACKAGES) target/tools/bullseye
-# The same without the minutes that optimising takes, in CI.
+# The same without the minutes that optimising takes, and those of bypath-objects, in CI.
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \
 	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
-	        CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
+	        WITHOUT=objects CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
 	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
 	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi
 
@@ -90,7 +94,8 @@ bench: build
 test: tools unit preload-tests ways-tests conformance-tests program-tests direct-tests python-tests mount-tests system-tests
 
 unit:
-	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --no-fail-fast
+	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --exclude bypath-objects --no-fail-fast
+	$(STEP) 'unit tests of bypath-objects' env $(OBJECTS) $(CARGO) test --release $(CARGO_FLAGS) -q -p bypath-objects
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
@@ -119,6 +124,7 @@ direct-tests: build
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 	$(STEP) 'real programs on a cached directory' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' OPTIONS=',cache=%.cache:1G' tests/programs/run.sh bash coreutils dash findutils git gzip lmdb make-gcc perl sqlite3 tar vim
+	$(STEP) 'a bucket as a directory' env BYPATH=$(RELEASE)/bypath tests/objects/run.sh
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
 	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
 	@if command -v bindfs >/dev/null; then $(STEP) 'programs and FUSE daemons killed at random' $(TESTKIT) daemons --seconds 12 --bypath $(RELEASE)/bypath; \

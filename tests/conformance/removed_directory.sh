@@ -1,5 +1,5 @@
 # A working directory that was removed: . lists nothing and takes nothing, .. leads to where it was.
-# ways: short both patched kernel
+# ways: short both patched kernel host fuse
 last() { sed 's,.*/,,'; }
 mkdir d && cd d && rmdir ../d
 ls && ls . && echo "empty"

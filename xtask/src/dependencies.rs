@@ -35,6 +35,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         ],
     ),
     ("bypath-daemon", &["bypath-fuse-client", "bypath-pm"]),
+    ("bypath-objects", &["bypath-fuse-client", "bypath-pm", "bypath-server"]),
     (
         "bypath-capi",
         &[

@@ -31,6 +31,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
   ceph:[MON,…][/dir]    a CephFS cluster, by ceph-fuse
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
+  s3:http://HOST/BUCKET a bucket, or s3://BUCKET for Amazon's, with /PREFIX; keys as the AWS tools find them
+  objects:SERVICE?…     another store of objects: fs?root=/dir, memory
 
 Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash), and
@@ -38,7 +40,8 @@ with cache=IMG sync=backend, sync=image or sync=journal (when fsync returns), jo
 for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
 carrier=socket or carrier=memory (found out: a static daemon has a socket);
-for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them.
+for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them;
+for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written).
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
@@ -139,6 +142,27 @@ pub enum Verb {
         /// What it shall be called: nothing may be there yet, but its parent directory must
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
+        /// As JSON: an object
+        #[arg(long)]
+        json: bool,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Copy an image as it is at one instant, while it is in use
+    #[command(after_help = COPY_HELP)]
+    Copy {
+        /// The image
+        image: PathBuf,
+        /// The copy: a file that is not there yet
+        #[arg(value_name = "NEW")]
+        target: PathBuf,
+        /// Replace the file that is there
+        #[arg(long)]
+        force: bool,
+        /// How many seconds to wait for the image to be at rest
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        wait: u64,
         /// As JSON: an object
         #[arg(long)]
         json: bool,
@@ -409,6 +433,15 @@ Examples:
 All of it is there, or nothing: it is made aside, as .bypath-aside-… in the same directory, and gets its name last. What a
 killed clone leaves there goes with the next one. Each file is as it was at one moment; what a program has mapped is copied.
 Owners, modes, times, links and extended attributes are kept, as far as the caller may.";
+
+const COPY_HELP: &str = "\
+Examples:
+  bypath copy work.img backup.img
+  bypath copy --json --wait 60 work.img backup.img
+
+Nobody is held up. What changes meanwhile is copied again, until nothing has changed for as long as two looks at the image take: then the
+copy is the image as it was between the two, and what was half done then is as after a crash. An image that is never at rest
+can't be copied so: after --wait seconds that is said, and nothing is left. Where the file system below can share blocks, it does.";
 
 const DIFF_HELP: &str = "\
 Examples:

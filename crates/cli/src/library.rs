@@ -10,6 +10,8 @@ const PRELOAD: &str = "libbypath_preload.so";
 const PRELOAD_OLD: &str = "libbypath_preload-glibc2.17.so";
 /// What a FUSE daemon has loaded.
 const DAEMON: &str = "libbypath_daemon.so";
+/// The daemon for stores of objects.
+const OBJECTS: &str = "bypath-objects";
 /// Where they are, seen from the program's directory.
 const PLACES: [&str; 2] = [".", "../lib/bypath"];
 
@@ -26,11 +28,16 @@ pub fn daemon() -> Result<PathBuf> {
     named("BYPATH_DAEMON", &[DAEMON])
 }
 
+/// The daemon for stores of objects: `BYPATH_OBJECTS`, or ours.
+pub fn objects() -> Result<PathBuf> {
+    named("BYPATH_OBJECTS", &[OBJECTS])
+}
+
 /// The one that a variable names, or the first of `names` that is there.
 fn named(variable: &str, names: &[&str]) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
         if !path.is_file() {
-            return Err(Failure::new(format!("{}: not there; {variable} must name a library", path.display())));
+            return Err(Failure::new(format!("{}: not there; {variable} must name a file", path.display())));
         }
         return std::path::absolute(&path).map_err(|error| Failure::io(path.display(), &error));
     }

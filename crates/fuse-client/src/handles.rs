@@ -95,6 +95,19 @@ impl FuseClient {
         Ok(())
     }
 
+    /// Has the daemon look at a file that is open, as at an open; what it says of pages counts.
+    pub(super) fn ask_open(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key) -> Result<()> {
+        let mut message = Message::new();
+        message.word32(abi::O_RDONLY | LARGEFILE).word32(0);
+        let mut reply = [0u8; 16];
+        self.ask_exact(cx, OPEN, key, [message.bytes(), b"", b""], &mut reply)?;
+        self.release_handle(cx, key, word64(&reply, 0), false);
+        if caching_of(word32(&reply, 8)) == Caching::WhileOpen {
+            s.contents_changed(node);
+        }
+        Ok(())
+    }
+
     pub(super) fn release_handle(&self, cx: &Cx, key: Key, handle: u64, directory: bool) {
         let mut message = Message::new();
         message.word64(handle).word32(0).word32(0).word64(0);

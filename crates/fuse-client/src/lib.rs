@@ -41,6 +41,9 @@ use session::{Entry, SessionCache};
 pub const DEFAULT_PERMISSIONS: u32 = 1;
 /// See [`DEFAULT_PERMISSIONS`].
 pub const READ_ONLY: u32 = 2;
+/// See [`DEFAULT_PERMISSIONS`]. Every open asks the daemon, also of a file that is open, and what was known of its
+/// attributes is forgotten then (close-to-open).
+pub const OPENS_ASK: u32 = 4;
 
 /// A FUSE daemon.
 #[derive(Debug)]
@@ -82,6 +85,10 @@ impl FuseClient {
 
     fn checks_permission(&self) -> bool {
         self.mount_flags() & DEFAULT_PERMISSIONS != 0
+    }
+
+    fn opens_ask(&self) -> bool {
+        self.mount_flags() & OPENS_ASK != 0
     }
 
     fn writable(&self) -> Result<()> {

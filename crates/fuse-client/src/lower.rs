@@ -291,9 +291,10 @@ impl LowerFs for FuseClient {
             _ => FOR_READ | to_write,
         };
         let key = self.key(s, cx, node)?;
-        let bits = self.open_bits(s, node, key.incarnation)?;
+        let (asks, bits) = (self.opens_ask(), self.open_bits(s, node, key.incarnation)?);
         let missing = wanted & !bits;
         match missing & (FOR_READ | FOR_WRITE) {
+            0 if asks && missing == 0 => self.ask_open(s, cx, node, key)?,
             0 => {}
             FOR_READ => self.open_handle(s, cx, node, key, abi::O_RDONLY)?,
             FOR_WRITE => self.open_handle(s, cx, node, key, abi::O_WRONLY)?,
@@ -303,6 +304,9 @@ impl LowerFs for FuseClient {
             let opened = self.open_handle(s, cx, node, key, abi::O_WRONLY | abi::O_APPEND);
             // Its maker may write to it, whatever its mode says.
             opened.or_else(|error| if bits & FOR_WRITE != 0 { Ok(()) } else { Err(error) })?;
+        }
+        if asks {
+            s.forget_attr(node);
         }
         // As the kernel does: what others wrote is seen by whoever opens the file after.
         if s.get(node)?.caching.load(Relaxed) == Caching::WhileOpen as u32 {
@@ -321,17 +325,22 @@ impl LowerFs for FuseClient {
         Some(PageKey { key: record.key.load(Relaxed), version: self.version(incarnation).ok()? })
     }
 
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         self.settle(s, node);
         let incarnation = self.ring.incarnation();
         let bits = self.open_bits(s, node, incarnation).unwrap_or(0);
-        let Ok(record) = s.get(node) else { return };
+        if bits & (FOR_WRITE | FOR_APPEND) == 0 {
+            return Ok(());
+        }
+        let record = s.get(node)?;
         let key = Key { id: record.key.load(Relaxed), incarnation };
+        let mut flushed = Ok(());
         for (_, index) in [(FOR_WRITE, WRITE), (FOR_APPEND, APPEND)].into_iter().filter(|(bit, _)| bits & bit != 0) {
             let mut message = Message::new();
             message.word64(record.handles[index].load(Relaxed)).word64(0).word64(0);
-            let _ = self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]);
+            flushed = flushed.and(needless(self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""])));
         }
+        flushed
     }
 
     fn keeps_locks(&self, flock: bool) -> bool {

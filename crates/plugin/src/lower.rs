@@ -299,21 +299,22 @@ impl LowerFs for Plugin {
         }
     }
 
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
-        let Ok(record) = s.get(node) else { return };
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
+        let record = s.get(node)?;
         let want = match self.open_bits(record.key.load(Relaxed)) {
-            0 => return,
+            0 => return Ok(()),
             bits if bits & FOR_WRITE != 0 => WRITE,
             _ => READ,
         };
         if self.loaded().is_ok_and(|at| at.operations.flush.is_none()) {
-            return;
+            return Ok(());
         }
-        let _ = self.with_handle(s, cx, node, want, |ops, path, info| match ops.flush {
+        let flushed = self.with_handle(s, cx, node, want, |ops, path, info| match ops.flush {
             // SAFETY: a path and a structure with the handle that `open` gave.
             Some(flush) => unsafe { flush(path, info) },
             None => MISSING,
         });
+        flushed.map(drop)
     }
 
     fn closed(&self, s: &SessionCache, cx: &Cx, node: Node) {

@@ -223,8 +223,7 @@ impl Process {
         if let Some(mount) = self.mounts.held(entry.slot())
             && let Some(rest) = mount.close_fast(fd)
         {
-            self.close_rest(thread(), entry, fd, rest);
-            return Some(0);
+            return Some(self.close_rest(thread(), entry, fd, rest));
         }
         self.give_own_number_back(fd);
         Some(0)

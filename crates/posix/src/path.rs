@@ -7,6 +7,7 @@
 //! out to the kernel, with the remaining path rewritten. What lies outside and may
 //! lead in is looked at in [`outside`].
 
+mod inside;
 mod outside;
 pub(crate) mod program;
 

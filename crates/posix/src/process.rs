@@ -195,7 +195,7 @@ impl Process {
         self.umask_now();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
-        self.point_mounted(slot, point);
+        self.point_mounted(thread, slot, point);
         self.note_unsynced();
         self.kernel_cwd_changed();
         Ok(slot)

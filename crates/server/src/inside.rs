@@ -33,12 +33,23 @@ pub fn watch(directory: &Path, device: u64, stop: &OwnedFd, mut changed: impl Fn
     }
 }
 
+/// What this mount namespace calls the mount at `directory` with this `st_dev`.
+pub fn number(directory: &Path, device: u64) -> Option<u64> {
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    let lines: Vec<_> = table.split(|byte| *byte == b'\n').filter_map(line).collect();
+    number_in(&lines, directory, device)
+}
+
+fn number_in(lines: &[Line], directory: &Path, device: u64) -> Option<u64> {
+    // The last one covers those before it.
+    lines.iter().rev().find(|line| line.device == device && line.at == directory.as_os_str().as_bytes()).map(|line| line.id)
+}
+
 /// The paths of what is mounted in the mount at `directory`, from there on, without leading slash.
 fn inside(table: &[u8], directory: &Path, device: u64) -> Vec<Vec<u8>> {
-    let directory = directory.as_os_str().as_bytes();
     let lines: Vec<_> = table.split(|byte| *byte == b'\n').filter_map(line).collect();
-    // The last one covers those before it.
-    let own = lines.iter().rev().find(|line| line.device == device && line.at == directory).map(|line| line.id);
+    let own = number_in(&lines, directory, device);
+    let directory = directory.as_os_str().as_bytes();
     let in_it = lines.iter().filter(|line| Some(line.parent) == own && line.id != line.parent);
     in_it.filter_map(|line| Some(line.at.strip_prefix(directory)?.strip_prefix(b"/")?.to_vec())).collect()
 }

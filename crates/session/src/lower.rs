@@ -74,9 +74,10 @@ pub trait LowerFs: Sync {
         Ok(())
     }
 
-    /// A descriptor on an open regular file was closed.
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    /// A descriptor on an open regular file is closed; the close fails as this does.
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         let _ = (s, cx, node);
+        Ok(())
     }
 
     /// Whether it keeps advisory locks of an open file itself: `flock`, or else record and OFD locks.

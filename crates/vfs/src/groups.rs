@@ -43,6 +43,11 @@ pub trait KernelMount {
         Ok(())
     }
 
+    /// What the mount namespace whose mounts are told by [`KernelMount::cover`] calls the kernel mount; 0: not known.
+    fn mount_id(&self) -> u32 {
+        0
+    }
+
     /// Programs may store into pages of one file more through the kernel's mount (`begins`), or of one less: who changes
     /// files tells the kernel before as well as after. Nobody need be told by default.
     fn count_stored(&self, _begins: bool) {}

@@ -32,6 +32,13 @@ pub trait OpenFileTable {
     /// frees an unlinked node.
     fn close(&self, cx: &Cx, fd: u32);
 
+    /// What a file system has put off until descriptor `fd` of this process is closed, right before that: its failure is that
+    /// of the close.
+    fn flush(&self, cx: &Cx, fd: u32) -> Result<()> {
+        let _ = (cx, fd);
+        Ok(())
+    }
+
     /// Takes the description's offset for this thread, so that a `read` that
     /// moves it is atomic; give back with `offset_unlock`.
     fn offset_lock(&self, cx: &Cx, id: DescriptionId);

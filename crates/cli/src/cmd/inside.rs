@@ -18,6 +18,9 @@ pub struct Watch {
 impl Watch {
     /// Watches what is mounted inside the mount at `directory` with this `st_dev`; `report` is told what fails.
     pub fn start(attached: Attached, directory: PathBuf, device: u64, report: impl Fn(&str) + Send + 'static) -> Result<Watch> {
+        if let Some(number) = inside::number(&directory, device) {
+            attached.fs.set_mount_id(number as u32);
+        }
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let watch = move || {
             let thread = Thread::new();

@@ -6,6 +6,7 @@ mod cat;
 mod check;
 mod clean;
 mod clone;
+mod copy;
 mod diff;
 mod doctor;
 mod dump;
@@ -46,6 +47,9 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),
         Verb::Clone { source, target, json, quiet } => clone::clone(&source, &target, clone::Options { json, quiet }),
+        Verb::Copy { image, target, force, wait, json, quiet } => {
+            copy::copy(&image, &target, copy::Options { force, wait, json, quiet })
+        }
         Verb::Diff { first, second, json } => diff::diff(&first, &second, json).map_err(|failure| failure.code(2)),
         Verb::Drop { places, json, quiet } => clone::drop(&places, clone::Options { json, quiet }),
         Verb::Pack { image, target, level, quiet } => pack::pack(&image, &target, level, quiet),

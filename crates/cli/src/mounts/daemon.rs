@@ -5,7 +5,7 @@ use super::daemon_log::DaemonLog;
 use super::helper::{self, Helpers};
 use super::proxy::{self, Proxy};
 use super::shared_file::{SharedFile, Whose};
-use super::spec::Mount;
+use super::spec::{Mount, Source};
 use super::transport::{Transport, find, is_go_program, mount_flags};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
@@ -15,6 +15,7 @@ use pm::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::io::{PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
@@ -29,8 +30,12 @@ use std::time::{Duration, Instant};
 pub const SOCKET: &str = "/dev/fd/3";
 /// Seconds that a request may take, unless the user says otherwise.
 const TIMEOUT: u32 = 60;
+/// The same where the daemon answers in time by itself.
+const UNLIMITED: u32 = 7 * 86400;
 /// How long a daemon may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(5);
+/// The same for one of ours: files that programs have left open go to the store first.
+const STORING: Duration = Duration::from_secs(120);
 /// A daemon that lives shorter has failed to start.
 const SHORT: Duration = Duration::from_secs(1);
 /// How often in a row it may.
@@ -59,8 +64,20 @@ struct Care {
 
 /// What it takes to get requests into the daemon.
 enum Into {
-    Memory { library: PathBuf, path: PathBuf, directory: PathBuf },
-    Socket { proxy: Mutex<Option<Proxy>>, helpers: Helpers, said: u32 },
+    Memory {
+        library: PathBuf,
+        path: PathBuf,
+        directory: PathBuf,
+    },
+    Socket {
+        proxy: Mutex<Option<Proxy>>,
+        helpers: Helpers,
+        said: u32,
+    },
+    /// It is one of ours, and looks for the ring itself.
+    Ring {
+        path: PathBuf,
+    },
 }
 
 /// Why there is no daemon.
@@ -98,39 +115,51 @@ impl Watched {
 impl Daemon {
     /// Starts the daemon of a mount and waits until it serves.
     pub fn start(mount: &Mount, words: &[OsString]) -> Result<Daemon> {
+        if matches!(mount.source, Source::Objects(_)) {
+            return Self::start_saying(mount, words, None, MINOR).map_err(|refused| refused.failure);
+        }
         let transport = mount.options.transport.unwrap_or_else(|| Transport::of_program(&words[0]));
         if transport == Transport::Memory {
-            return Self::start_saying(mount, words, transport, MINOR).map_err(|refused| refused.failure);
+            return Self::start_saying(mount, words, Some(transport), MINOR).map_err(|refused| refused.failure);
         }
-        Self::start_saying(mount, words, transport, UNSPLICED).or_else(|refused| {
+        Self::start_saying(mount, words, Some(transport), UNSPLICED).or_else(|refused| {
             // A library of Go's that knows no `splice` wants a newer version, and says so.
             if refused.errno != Some(Errno::EPROTO) || !is_go_program(&words[0]) {
                 return Err(refused.failure);
             }
-            Self::start_saying(mount, words, transport, MINOR).map_err(|refused| refused.failure)
+            Self::start_saying(mount, words, Some(transport), MINOR).map_err(|refused| refused.failure)
         })
     }
 
-    fn start_saying(mount: &Mount, words: &[OsString], transport: Transport, said: u32) -> std::result::Result<Daemon, Refused> {
+    /// `transport`: none for a daemon of ours.
+    fn start_saying(
+        mount: &Mount,
+        words: &[OsString],
+        transport: Option<Transport>,
+        said: u32,
+    ) -> std::result::Result<Daemon, Refused> {
         let shown = format!("{} at {}", mount.source.shown(), mount.shown_point());
         let file = SharedFile::make_whole("channel", RING_BYTES, Whose::of(mount))?;
         let text = [file.bytes(), b"\0"].concat();
         let ring = Ring::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
         if let Ok(header) = ring.header() {
             header.supervisor.store(pm::host::own_mark(), SeqCst);
-            header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
+            // A daemon of ours minds the time itself: an upload takes as long as it takes, if only it goes on.
+            let seconds = if transport.is_some() { mount.options.timeout.unwrap_or(TIMEOUT) } else { UNLIMITED };
+            header.timeout_ms.store(seconds.saturating_mul(1000), SeqCst);
         }
         let mut flags = if mount.options.read_only { READ_ONLY } else { 0 };
         if mount.options.default_permissions {
             flags |= DEFAULT_PERMISSIONS;
         }
         let (into, point) = match transport {
-            Transport::Memory => {
+            None => (Into::Ring { path: file.path().to_path_buf() }, OsString::new()),
+            Some(Transport::Memory) => {
                 let (library, directory) = (crate::library::daemon()?, temporary_directory()?);
                 let point = directory.clone().into_os_string();
                 (Into::Memory { library, path: file.path().to_path_buf(), directory }, point)
             }
-            Transport::Socket => {
+            Some(Transport::Socket) => {
                 flags |= mount_flags(words);
                 if let Ok(header) = ring.header() {
                     header.by_socket.store(1, SeqCst);
@@ -180,7 +209,9 @@ impl Drop for Daemon {
         let _ = self.care.ring.set_daemon_state(daemon_state::CLOSING);
         self.care.tell_end();
         // The watching thread ends with the daemon, and its end of this with it.
-        if self.ended.recv_timeout(GRACE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        // Ours may have something to store.
+        let grace = if matches!(self.care.into, Into::Ring { .. }) { STORING } else { GRACE };
+        if self.ended.recv_timeout(grace) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             self.care.kill();
             let _ = self.ended.recv_timeout(GRACE);
         }
@@ -197,6 +228,7 @@ impl Care {
         match &self.into {
             Into::Memory { library, path, .. } => self.spawn_with_library(library, path, held),
             Into::Socket { proxy, helpers, .. } => self.spawn_with_socket(proxy, helpers, held),
+            Into::Ring { path } => self.spawn_with_ring(path, held),
         }?;
         Ok(life)
     }
@@ -211,6 +243,12 @@ impl Care {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).stdin(Stdio::from(held));
         command.env("LD_PRELOAD", preload).env("BYPATH_CHANNEL", ring);
+        self.start_process(command)
+    }
+
+    fn spawn_with_ring(&self, ring: &Path, held: PipeWriter) -> Result<()> {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).stdin(Stdio::from(held)).env("BYPATH_CHANNEL", ring).env_remove("LD_PRELOAD");
         self.start_process(command)
     }
 
@@ -234,9 +272,18 @@ impl Care {
         Ok(())
     }
 
+    /// Where it prints. One of ours says little, and that to whoever started the session.
+    fn output(&self) -> Result<Stdio> {
+        if !matches!(self.into, Into::Ring { .. }) || self.log.is_named() {
+            return self.log.output();
+        }
+        let ours = std::io::stderr().as_fd().try_clone_to_owned();
+        ours.map(Stdio::from).map_err(|error| Failure::io("standard error", &error))
+    }
+
     fn start_process(&self, mut command: Command) -> Result<()> {
         // What the terminal sends is for the program, not for its file systems.
-        command.stdout(self.log.output()?).stderr(self.log.output()?).process_group(0);
+        command.stdout(self.output()?).stderr(self.output()?).process_group(0);
         let child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => self.not_found(),
             _ => Failure::io(self.words[0].display(), &error),
@@ -264,7 +311,10 @@ impl Care {
     fn not_begun(&self, errno: Errno) -> Failure {
         let status = self.collect(Duration::from_millis(200));
         let by_socket = matches!(self.into, Into::Socket { .. });
+        let is_ours = matches!(self.into, Into::Ring { .. });
         let why = match (status, errno) {
+            // It has said why.
+            (Some(_), Errno::ENOTCONN) if is_ours => "not mounted".to_string(),
             (Some(status), Errno::ENOTCONN) => format!("the daemon ended ({status}) before it served"),
             (None, Errno::ENOTCONN) if by_socket => "the daemon ended before it served".to_string(),
             // Its mark goes when a program becomes another.
@@ -472,6 +522,19 @@ fn ends_by_signal(pid: u32) -> bool {
     });
     let catches = |signal: Signal| caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 != 0);
     catches(Signal::TERM) && !catches(Signal::URG)
+}
+
+/// The command of the daemon of ours for a store of objects.
+pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
+    let mut words = vec![crate::library::objects()?.into_os_string(), address.into()];
+    if let Some(seconds) = mount.options.timeout {
+        words.push(format!("--timeout={seconds}").into());
+    }
+    if let Some(directory) = &mount.options.spool {
+        words.push("--spool".into());
+        words.push(directory.into());
+    }
+    Ok(words)
 }
 
 /// An empty directory: for the daemon, who takes it for its mount point, or for what it finds.

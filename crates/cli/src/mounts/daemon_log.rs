@@ -32,6 +32,11 @@ impl DaemonLog {
         Ok(DaemonLog { file, named: path.map(Path::to_path_buf) })
     }
 
+    /// Whether the user has named it.
+    pub fn is_named(&self) -> bool {
+        self.named.is_some()
+    }
+
     /// For a process that is about to be started.
     pub fn output(&self) -> Result<Stdio> {
         self.file.try_clone().map(Stdio::from).map_err(|error| Failure::io("a daemon's output", &error))

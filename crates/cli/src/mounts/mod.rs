@@ -131,16 +131,19 @@ impl Session {
                 Some(image) => self.make_cache_of_directory(mount, image, path, slot),
                 None => self.make_host(mount, path, there),
             },
-            Source::Fuse(words) => {
-                let (daemon, source) = self.start_daemon(mount, words)?;
-                if let Some(image) = &mount.options.cache {
-                    return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
-                }
-                self.tell(mount, &source, &[]);
-                Ok(daemon)
-            }
+            Source::Fuse(words) => self.make_daemon(mount, words, slot),
+            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
+    }
+
+    fn make_daemon(&mut self, mount: &Mount, words: &[OsString], slot: usize) -> Result<&'static dyn Backend> {
+        let (daemon, source) = self.start_daemon(mount, words)?;
+        if let Some(image) = &mount.options.cache {
+            return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
+        }
+        self.tell(mount, &source, &[]);
+        Ok(daemon)
     }
 
     /// Notes a mount point that programs without the library find as it is.

@@ -7,6 +7,8 @@
 //! fuse:CMD ARG… @:/point   a FUSE daemon; @ stands for the mount point it is given
 //! ceph:[MON,…][/dir]:/point   a cluster, by ceph-fuse
 //! plugin:LIB.so,ARG…:/point   a library with a struct fuse_operations
+//! s3:http://HOST/BUCKET:/point   a bucket
+//! objects:SERVICE?OPTION=VALUE:/point   another store of objects
 //! ```
 //! each perhaps with `,option,…` behind it.
 
@@ -35,6 +37,8 @@ pub enum Source {
     Fuse(Vec<OsString>),
     /// The library, absolute, and its arguments.
     Plugin(PathBuf, Vec<OsString>),
+    /// A store of objects, as it was written.
+    Objects(String),
 }
 
 impl Source {
@@ -46,6 +50,7 @@ impl Source {
             Source::Host(path) => format!("host:{}", path.display()),
             Source::Fuse(words) => format!("fuse:{}", words.join(OsStr::new(" ")).display()),
             Source::Plugin(path, _) => format!("plugin:{}", path.display()),
+            Source::Objects(address) => address.clone(),
         }
     }
 }
@@ -83,6 +88,8 @@ pub struct Options {
     pub cache: Option<CacheImage>,
     /// How soon what others change in it is seen.
     pub actimeo: Actimeo,
+    /// Where files of a store of objects lie while they are written, absolute.
+    pub spool: Option<PathBuf>,
 }
 
 /// A cache image.
@@ -147,7 +154,9 @@ pub enum Actimeo {
 impl Options {
     fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
         let mut options = Options::default();
-        let is_daemon = matches!(source, Source::Fuse(_));
+        let is_objects = matches!(source, Source::Objects(_));
+        let is_command = matches!(source, Source::Fuse(_));
+        let is_daemon = is_command || is_objects;
         let is_host = matches!(source, Source::Host(_));
         let is_image = matches!(source, Source::Image(_) | Source::New(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
@@ -155,7 +164,7 @@ impl Options {
                 ("ro", _) => options.read_only = true,
                 ("rw", _) => options.read_only = false,
                 ("restart", _) if is_daemon => options.restart = true,
-                ("default_permissions", _) if is_daemon => options.default_permissions = true,
+                ("default_permissions", _) if is_command => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
                 _ if is_image && word.starts_with("atomic=") => {
                     let how = Atomic::from_name(&word.as_bytes()["atomic=".len()..]);
@@ -169,11 +178,15 @@ impl Options {
                 _ if is_host && word.starts_with("journal=") => {
                     options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
                 }
+                _ if is_objects && word.starts_with("spool=") => {
+                    let path = std::path::absolute(&word["spool=".len()..]);
+                    options.spool = Some(path.map_err(|error| Failure::new(format!("--mount '{shown}': {word}: {error}")))?);
+                }
                 _ if is_daemon && word.starts_with("log=") => {
                     let path = std::path::absolute(&word["log=".len()..]);
                     options.log = Some(path.map_err(|_| Failure::new(format!("--mount '{shown}': log= names a file")))?);
                 }
-                _ if is_daemon && word.starts_with("carrier=") => {
+                _ if is_command && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
                     options.transport = Some(transport.ok_or_else(help)?);
@@ -204,6 +217,10 @@ impl Options {
                         Source::Host(_) => {
                             "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
                              sync=image, sync=journal, journal=PATH[:SIZE]"
+                        }
+                        Source::Objects(_) => {
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, allow_other, cache=IMG[:SIZE], \
+                             actimeo=SECONDS, actimeo=max"
                         }
                         Source::Plugin(..) => "ro, rw",
                         _ => "ro, rw, atomic=undo, atomic=replay",
@@ -249,7 +266,8 @@ impl Mount {
     pub fn parse(text: &OsStr) -> Result<Mount> {
         let shown = text.display().to_string();
         let bytes = text.as_bytes();
-        let kind = [&b"host:"[..], b"fuse:", b"ceph:", b"plugin:", b"new:"].into_iter().find(|kind| bytes.starts_with(kind));
+        let kinds = [&b"host:"[..], b"fuse:", b"ceph:", b"plugin:", b"new:", b"s3:", b"objects:"];
+        let kind = kinds.into_iter().find(|kind| bytes.starts_with(kind));
         let Some(kind) = kind else {
             let (image, rest) = split(text).ok_or_else(|| {
                 Failure::new(format!(
@@ -263,13 +281,17 @@ impl Mount {
             b"host:" => "host:/dir:/point, such as host:/srv/data:/data",
             b"new:" => "new:SIZE:/point, such as new:1G:/bp",
             b"fuse:" => "'fuse:COMMAND ARG… @:/point', such as 'fuse:squashfuse a.squashfs @:/a'",
+            b"s3:" => "s3:http://HOST[:PORT]/BUCKET[/PREFIX]:/point, such as s3:http://127.0.0.1:9000/data:/data",
+            b"objects:" => "objects:SERVICE?OPTION=VALUE&…:/point, such as 'objects:fs?root=/srv/data:/data'",
             b"ceph:" => {
                 "ceph:[MON,…][/dir]:/point[,conf=FILE,name=USER,keyring=FILE], such as ceph:10.0.0.1/home:/c or ceph:/:/c"
             }
             _ => "plugin:LIB.so,ARG…:/point, such as plugin:./hello.so:/hello",
         };
         let body = &bytes[kind.len()..];
-        let cut = body.windows(2).rposition(|pair| pair == b":/").filter(|&cut| cut > 0);
+        let has_schemes = matches!(kind, b"fuse:" | b"s3:" | b"objects:");
+        let is_cut = |&cut: &usize| body[cut..].starts_with(b":/") && !(has_schemes && is_scheme(body, cut));
+        let cut = (1..body.len()).rev().find(is_cut);
         let cut = cut.ok_or_else(|| Failure::new(format!("--mount '{shown}' is not of the form {form}")))?;
         if kind == b"ceph:" {
             let (point, options) = at_comma(&body[cut + 1..]);
@@ -303,6 +325,14 @@ impl Mount {
     }
 }
 
+/// Whether the colon at `cut` is that of an address (`http://…`), and not the one before the mount point.
+fn is_scheme(body: &[u8], cut: usize) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    let len = body[..cut].iter().rev().take_while(|byte| is_part(byte)).count();
+    let before = body[..cut - len].last();
+    body[cut..].starts_with(b"://") && len > 0 && before.is_none_or(|byte| b" \t\n'\"=,".contains(byte))
+}
+
 /// A mount point and the options behind it.
 fn at_comma(rest: &[u8]) -> (&[u8], &[u8]) {
     let comma = rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len());
@@ -311,6 +341,10 @@ fn at_comma(rest: &[u8]) -> (&[u8], &[u8]) {
 
 fn source(kind: &[u8], text: &OsStr, shown: &str) -> Result<Source> {
     match kind {
+        b"s3:" | b"objects:" => {
+            let text = text.to_str().ok_or_else(|| Failure::new(format!("--mount '{shown}': an address is UTF-8")))?;
+            Ok(Source::Objects(format!("{}{text}", String::from_utf8_lossy(kind))))
+        }
         b"host:" => {
             let path = std::fs::canonicalize(text).map_err(|error| Failure::io(text.display(), &error))?;
             if !path.is_dir() {
@@ -432,6 +466,12 @@ mod tests {
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
         assert_eq!(parse("fuse:x @:/x,cache=/c.img,actimeo=9").unwrap().options.actimeo, Actimeo::Seconds(9));
+        let s3 = parse("s3:http://h:7070/b/p:/dir,timeout=5,spool=/var/tmp").unwrap();
+        assert_eq!((s3.source, &s3.point[..]), (Source::Objects("s3:http://h:7070/b/p".into()), &b"/dir"[..]));
+        assert_eq!((s3.options.timeout, s3.options.spool), (Some(5), Some("/var/tmp".into())));
+        assert_eq!(parse("s3://b:/dir").unwrap().source, Source::Objects("s3://b".into()));
+        assert_eq!(parse("objects:fs?root=/r:/dir").unwrap().source, Source::Objects("objects:fs?root=/r".into()));
+        assert_eq!(parse("fuse:x http://h/ @:/x").unwrap().point, b"/x");
         let options = Options { transport: Some(Transport::Socket), default_permissions: true, ..Options::default() };
         assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
@@ -480,6 +520,15 @@ mod tests {
             "i.img:/a,atomic=always",
             "host:/etc:/h,atomic=undo",
             "plugin:/nonexistent.so:/p",
+            "s3:http://h:7070/b",
+            "s3:http://h:7070/b,timeout=5",
+            "s3://b",
+            "s3:/b",
+            "fuse:x http://h/ @",
+            "fuse:x url=http://h/ @",
+            "s3:http://h/b:/p,carrier=socket",
+            "s3:http://h/b:/p,what",
+            "host:/etc:/h,spool=/tmp",
         ] {
             let failure = parse(wrong).expect_err(wrong);
             assert!(!failure.to_string().contains('\n'), "{failure}");

@@ -425,7 +425,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
             break;
         }
         let left = Status::of(cache).map_err(|error| failure(&shown, &error))?;
-        if left.is_but_mapped {
+        if left.is_but_mapped && !left.is_clean {
             result = Err(Failure::new(format!("{shown}: {} files are mapped by programs that go on", left.files)));
             break;
         }

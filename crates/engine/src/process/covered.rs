@@ -12,7 +12,7 @@ use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::cachelet::Cachelet;
 use base::{Cx, Node, Result};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use format::inode::node_offset;
 use pm::Errno;
 
@@ -43,6 +43,16 @@ impl Fs {
         self.with_cached(cx, node, |cachelet| self.take_name(cx, cachelet, node.id))
     }
 
+    /// What the mount namespace whose mounts the server sees calls the kernel mount; 0: not known.
+    pub fn mount_id(&self) -> u32 {
+        self.header().covered.mount.load(Acquire)
+    }
+
+    /// The server sees the kernel mount under this number.
+    pub fn set_mount_id(&self, id: u32) {
+        self.header().covered.mount.store(id, Release);
+    }
+
     /// The kernel has nothing mounted on a node any more.
     pub fn uncover(&self, id: u64) {
         let covered = &self.header().covered;
@@ -58,6 +68,7 @@ impl Fs {
         let covered = &self.header().covered;
         covered.nodes.iter().for_each(|node| node.store(0, SeqCst));
         covered.count.store(0, SeqCst);
+        covered.mount.store(0, SeqCst);
     }
 
     fn list_covered(&self, cx: &Cx, id: u64) -> Result<()> {

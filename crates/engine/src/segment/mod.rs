@@ -160,7 +160,9 @@ pub struct Serves {
 pub struct Covered {
     /// How many there are, or more if somebody died adding one.
     pub count: AtomicU32,
-    pub reserved: [AtomicU32; 15],
+    /// What the server's mount namespace calls the kernel mount; 0: not known.
+    pub mount: AtomicU32,
+    pub reserved: [AtomicU32; 14],
     /// Their ids; 0: free.
     pub nodes: [AtomicU64; COVERED],
 }

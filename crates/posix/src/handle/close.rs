@@ -32,26 +32,28 @@ impl Process {
         }
         // Not the kernel's to close: somebody else has just closed ours.
         let Some(entry) = self.descriptors.take_own(fd) else { return Some(-(Errno::EBADF.0 as isize)) };
-        match self.end_fast(entry, fd) {
-            Some(rest) => self.close_rest(thread, entry, fd, rest),
-            None => self.give_number_back(fd),
+        if let Some(rest) = self.end_fast(entry, fd) {
+            return Some(self.close_rest(thread, entry, fd, rest));
         }
+        self.give_number_back(fd);
         Some(0)
     }
 
-    /// What the fast path has left of a close.
+    /// What the fast path has left of a close; what that returns. The number is free in any case.
     #[cold]
     #[inline(never)]
-    pub(crate) fn close_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
-        self.end_rest(thread, entry, fd, rest);
+    pub(crate) fn close_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) -> isize {
+        let ended = self.end_rest(thread, entry, fd, rest);
         self.give_number_back(fd);
+        ended.map_or_else(|error| -(error.errno().0 as isize), |()| 0)
     }
 
     /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
     pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
         let Some(entry) = self.descriptors.take(fd) else { return false };
         if let Some(rest) = self.end_fast(entry, fd) {
-            self.end_rest(thread, entry, fd, rest);
+            // As the kernel's `dup2`, which has nobody to tell.
+            let _ = self.end_rest(thread, entry, fd, rest);
         }
         true
     }
@@ -70,8 +72,8 @@ impl Process {
     /// What [`Process::end_fast`] has left.
     #[cold]
     #[inline(never)]
-    fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
-        let Some(mount) = self.mounts.held(entry.slot()) else { return };
+    fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) -> base::Result<()> {
+        let Some(mount) = self.mounts.held(entry.slot()) else { return Ok(()) };
         let cx = self.cx(thread);
         if self.has_record_locks()
             && !entry.path_only()
@@ -79,7 +81,7 @@ impl Process {
         {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.close_rest(&cx, fd, rest);
+        mount.close_rest(&cx, fd, rest)
     }
 
     /// `close_range(first, last, flags)`.

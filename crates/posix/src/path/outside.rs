@@ -125,7 +125,7 @@ impl Process {
     /// Notes whether a mount point exists in the kernel's namespace too: then
     /// the kernel does not stumble over it, and the absence of a name says less.
     /// And whether the kernel has the same file system mounted there.
-    pub(crate) fn point_mounted(&self, slot: usize, point: &[u8]) {
+    pub(crate) fn point_mounted(&self, thread: &ThreadState, slot: usize, point: &[u8]) {
         let mut path = [0u8; vfs::mount::PREFIX_MAX + 1];
         if !self.door.has_kernel() || point.len() >= path.len() {
             return;
@@ -144,6 +144,7 @@ impl Process {
         if self.mounts.get(slot).is_some_and(|mount| mount.is_served() && mount.backend.device() == device) {
             self.set_shown(slot);
             self.mount_ids[slot].store(out.stx_mnt_id as u32, Relaxed);
+            self.cover_as_here(thread, slot, out.stx_mnt_id as u32);
         }
     }
 

@@ -64,6 +64,9 @@ impl<S: LowerFs> Cached<S> {
         if let Some(attr) = self.session.attr(node)? {
             return Ok(attr);
         }
+        if let Some(attr) = self.removed_attr(node)? {
+            return Ok(attr);
+        }
         let asked = self.session.moment();
         let (attr, ns) = self.lower.attr(&self.session, cx, node)?;
         self.session.set_attr(node, &attr, ns, asked)?;
@@ -211,6 +214,9 @@ impl<S: LowerFs> Backend for Cached<S> {
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        if let Some(attr) = self.removed_attr(node)? {
+            return if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) };
+        }
         self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node))
     }
 
@@ -543,12 +549,13 @@ impl<S: LowerFs> Cached<S> {
         }
     }
 
-    fn flush_of(&self, cx: &Cx, id: DescriptionId) {
+    fn flush_of(&self, cx: &Cx, id: DescriptionId) -> Result<()> {
         let description = self.session.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
             let node = self.node_of(id);
-            self.lower.flush(&self.session, cx, node);
+            return self.lower.flush(&self.session, cx, node);
         }
+        Ok(())
     }
 
     fn write_at(

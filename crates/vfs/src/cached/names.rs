@@ -4,9 +4,20 @@
 //! for ever when a directory is to come to lie in itself.
 
 use super::{Cached, LowerFs, posix};
-use crate::{Backend, Cx, Errno, Error, Kind, Node, RenameMode, Result};
+use crate::{Attr, Backend, Cx, Errno, Error, Kind, Node, RenameMode, Result};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl<S: LowerFs> Cached<S> {
+    /// The attributes of a directory that one of us has removed, as they were then: the lower file system may have no name
+    /// left to ask it by, and who stands in it goes on.
+    pub(super) fn removed_attr(&self, node: Node) -> Result<Option<Attr>> {
+        let record = self.session.get(node)?;
+        if record.removed.load(Relaxed) == 0 || record.kind() != Kind::Directory {
+            return Ok(None);
+        }
+        Ok(Some(Attr { nlink: 0, ..self.session.last_attr(node)? }))
+    }
+
     /// The node called `name`, if there is one.
     fn child(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Option<Node>> {
         match self.lookup(cx, dir, name) {

@@ -32,11 +32,12 @@ impl<S: LowerFs> OpenFileTable for Cached<S> {
     }
 
     fn close(&self, cx: &Cx, fd: u32) {
-        // First, while the description and its handles are there for certain.
-        if let Some(id) = self.session.holding(fd) {
-            self.flush_of(cx, id);
-        }
         self.files().close(cx, fd);
+    }
+
+    fn flush(&self, cx: &Cx, fd: u32) -> Result<()> {
+        // Before the close, while the description and its handles are there for certain.
+        self.session.holding(fd).map_or(Ok(()), |id| self.flush_of(cx, id))
     }
 
     fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {

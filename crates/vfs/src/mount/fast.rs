@@ -85,13 +85,16 @@ impl Mount {
         Some(Unclosed::All)
     }
 
-    /// What `close_fast` has left.
-    pub fn close_rest(&self, cx: &Cx, fd: u32, _rest: Unclosed) {
+    /// What `close_fast` has left. It is closed also if that fails.
+    pub fn close_rest(&self, cx: &Cx, fd: u32, _rest: Unclosed) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.close_rest(cx, fd, _rest);
+            fs.close_rest(cx, fd, _rest);
+            return Ok(());
         }
+        let flushed = self.backend.flush(cx, fd);
         self.backend.close(cx, fd);
+        flushed
     }
 
     /// The fast path of `read` into one buffer.

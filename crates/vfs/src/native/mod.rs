@@ -355,6 +355,10 @@ impl KernelMount for Native {
         self.0.cover(cx, node)
     }
 
+    fn mount_id(&self) -> u32 {
+        self.0.mount_id()
+    }
+
     fn count_stored(&self, begins: bool) {
         self.0.count_stored(begins)
     }

@@ -1,0 +1,101 @@
+//! `bypath-objects`: the objects of a store (S3, or another service of OpenDAL's) as files.
+//!
+//! A FUSE daemon that knows no kernel: its requests come from the ring of the session that started it
+//! (`BYPATH_CHANNEL`), with whose end it ends. What it promises is in `docs/reference/objects.md`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `address` | what a mount names, credentials and region: to an operator of OpenDAL's |
+//! | `store` | one request to the store, its time-out, its error as an errno |
+//! | `keys` | which keys are paths |
+//! | `listing` | a directory as the store lists it, and for how long it is believed |
+//! | `nodes` | what the session knows by number: path, attributes, contents |
+//! | `contents`, `windows`, `upload` | a file's bytes: in the spool while they are written, by ranges while they are read |
+//! | `tree` | look-up, making, removing, renaming |
+//! | `requests` | the protocol: a request of bytes in, an answer of bytes out |
+//!
+//! Order of locks: `Tree::moving`, a node's `contents`, `Tree::table`, a node's `place`. None but the first two is held
+//! while the store is asked.
+#![forbid(unsafe_code)]
+
+mod address;
+mod contents;
+mod keys;
+mod listing;
+mod nodes;
+mod requests;
+mod store;
+mod tree;
+mod upload;
+mod windows;
+
+use clap::Parser;
+use fuse_client::OPENS_ASK;
+use fuse_client::ring::{MESSAGE_MAX, Ring};
+use pm::UserSlice;
+use requests::Requests;
+use server::fuse::message::Reply;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use store::Store;
+use tree::Tree;
+
+/// How many requests are served at a time.
+const THREADS: usize = 16;
+
+/// Objects as files, for `bypath run --mount s3:…`, which starts this.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// `s3:http://HOST/BUCKET[/PREFIX]`, `s3://BUCKET[/PREFIX]` or `objects:SERVICE?OPTION=VALUE&…`.
+    address: String,
+    /// Seconds after which a store that does not answer is an error.
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+    /// Where the contents of files lie while they are written.
+    #[arg(long)]
+    spool: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bypath-objects: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), String> {
+    let ring = std::env::var_os("BYPATH_CHANNEL").ok_or("it is started by `bypath run --mount s3:…`, not by hand")?;
+    let mut path = ring.into_vec();
+    path.push(0);
+    let ring = Ring::open(&path).map_err(|errno| format!("the ring: {errno}"))?;
+    let spool = args.spool.unwrap_or_else(std::env::temp_dir);
+    let store = Store::open(&args.address, Duration::from_secs(args.timeout))?;
+    store.check()?;
+    let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?));
+    let header = ring.header().map_err(|errno| format!("the ring: {errno}"))?;
+    header.mount_flags.fetch_or(OPENS_ASK, SeqCst);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| serve(&ring, &requests));
+        }
+    });
+    requests.end();
+    Ok(())
+}
+
+/// Answers requests until the session ends.
+fn serve(ring: &Ring, requests: &Requests) {
+    let (mut message, mut reply) = (vec![0; MESSAGE_MAX], Reply::new());
+    while let Ok(len) = ring.receive(&[UserSlice::from_mut(&mut message)]) {
+        let Some(answer) = requests.answer(&message[..len], &mut reply) else { continue };
+        // Who asked may have gone.
+        let _ = ring.reply(&[UserSlice::from_ref(answer)], true);
+    }
+}

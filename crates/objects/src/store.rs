@@ -1,0 +1,343 @@
+//! One request to the store: its time-out, its error as an errno, and a word to people about what no errno tells.
+
+use crate::keys::marker;
+use futures::TryStreamExt;
+use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::{Buffer, Capability, Entry, ErrorKind, Metadata, Operator};
+use pm::Errno;
+use std::future::Future;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Runtime;
+
+/// How often the same kind of failure is told of.
+const QUIET: Duration = Duration::from_secs(10);
+/// Keys copied at a time when a directory is moved.
+const COPIES: usize = 16;
+
+/// What the store says of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// A directory: the rest means nothing.
+    pub is_dir: bool,
+    /// Bytes.
+    pub size: u64,
+    /// Last changed, nanoseconds since 1970, in whole seconds: what all of a store's answers have.
+    pub mtime: i64,
+    /// Changes with the contents.
+    pub etag: Option<String>,
+}
+
+impl Meta {
+    /// A directory.
+    pub const DIR: Meta = Meta { is_dir: true, size: 0, mtime: 0, etag: None };
+
+    fn of(meta: &Metadata) -> Meta {
+        if meta.is_dir() {
+            return Meta::DIR;
+        }
+        let mtime = meta.last_modified().map(SystemTime::from);
+        let since = mtime.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        let mtime = since.as_secs() as i64 * 1_000_000_000;
+        Meta { is_dir: false, size: meta.content_length(), mtime, etag: meta.etag().map(str::to_string) }
+    }
+
+    /// Whether it is the same contents, as far as the store can tell.
+    pub fn is_same(&self, other: &Meta) -> bool {
+        match (&self.etag, &other.etag) {
+            (Some(one), Some(two)) => one == two,
+            _ => (self.size, self.mtime) == (other.size, other.mtime),
+        }
+    }
+}
+
+/// What has to be there for an upload to take place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// No such object.
+    Nothing,
+    /// This one.
+    This(Meta),
+    /// Whatever.
+    Anything,
+}
+
+/// The store.
+pub struct Store {
+    operator: Operator,
+    runtime: Runtime,
+    timeout: Duration,
+    shown: String,
+    can: Capability,
+    said: Mutex<Option<(ErrorKind, Instant)>>,
+}
+
+impl Store {
+    /// Opens what `address` names; nothing is asked yet.
+    pub fn open(address: &str, timeout: Duration) -> Result<Store, String> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| format!("threads: {error}"))?;
+        let operator = crate::address::operator(address)?;
+        // An answer that got lost is asked for again; all attempts together have the time-out.
+        let attempt = (timeout / 3).max(Duration::from_secs(1));
+        let attempts = TimeoutLayer::new().with_timeout(attempt).with_io_timeout(attempt);
+        let retry = RetryLayer::new().with_jitter().with_max_times(usize::MAX >> 1);
+        let retry = retry.with_min_delay(Duration::from_millis(50)).with_max_delay(Duration::from_secs(2));
+        let operator = operator.layer(attempts).layer(retry);
+        let can = operator.info().capability();
+        Ok(Store { operator, runtime, timeout, shown: address.to_string(), can, said: Mutex::new(None) })
+    }
+
+    /// Whether it can be asked at all: said before anything is mounted.
+    pub fn check(&self) -> Result<(), String> {
+        let first = async {
+            let mut lister = self.operator.lister_with("/").limit(1).await?;
+            lister.try_next().await
+        };
+        let answer = self.runtime.block_on(async { tokio::time::timeout(self.timeout, first).await });
+        match answer {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Ok(Err(error)) => Err(format!("{}: {}", self.shown, shown(&error))),
+            Err(_) => Err(format!("{}: no answer within {} s", self.shown, self.timeout.as_secs())),
+        }
+    }
+
+    /// Whether a PUT that expects something is refused by the store itself.
+    pub fn is_conditional(&self) -> bool {
+        self.can.write_with_if_match && self.can.write_with_if_not_exists
+    }
+
+    /// The threads on which the store is asked.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// A person is told why a call fails where the errno does not say it.
+    pub fn say(&self, what: &str) {
+        eprintln!("bypath: {}: {what}", self.shown);
+    }
+
+    fn failed(&self, what: &str, key: &str, error: &opendal::Error) -> Errno {
+        let kind = error.kind();
+        let errno = match kind {
+            ErrorKind::NotFound => Errno::ENOENT,
+            ErrorKind::ConditionNotMatch | ErrorKind::Conflict => Errno::ESTALE,
+            ErrorKind::PermissionDenied => Errno::EACCES,
+            ErrorKind::AlreadyExists => Errno::EEXIST,
+            ErrorKind::IsADirectory => Errno::EISDIR,
+            ErrorKind::NotADirectory => Errno::ENOTDIR,
+            ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+            _ => Errno::EIO,
+        };
+        if errno == Errno::EIO || errno == Errno::EACCES {
+            self.say_once(kind, || format!("{what} {key}: {}", shown(error)));
+        }
+        errno
+    }
+
+    fn say_once(&self, kind: ErrorKind, what: impl FnOnce() -> String) {
+        let Ok(mut said) = self.said.lock() else { return };
+        if said.is_none_or(|(last, when)| last != kind || when.elapsed() > QUIET) {
+            *said = Some((kind, Instant::now()));
+            self.say(&what());
+        }
+    }
+
+    /// Waits for an answer, no longer than the time-out.
+    pub fn wait<T>(&self, what: &str, key: &str, answer: impl Future<Output = opendal::Result<T>>) -> Result<T, Errno> {
+        match self.runtime.block_on(async { tokio::time::timeout(self.timeout, answer).await }) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.failed(what, key, &error)),
+            Err(_) => {
+                self.say_once(ErrorKind::Unexpected, || format!("{what} {key}: no answer within {} s", self.timeout.as_secs()));
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    /// The object at `path`.
+    pub fn stat(&self, path: &str) -> Result<Meta, Errno> {
+        self.wait("HEAD", path, self.operator.stat(path)).map(|meta| Meta::of(&meta))
+    }
+
+    /// The object at `path`, or else the directory.
+    pub fn find(&self, path: &str) -> Result<Meta, Errno> {
+        let marker = marker(path);
+        let asked = async { futures::join!(self.operator.stat(path), self.first(&marker)) };
+        let asked = async { Ok(asked.await) };
+        let (object, below) = self.wait("HEAD", path, asked)?;
+        if below.map_err(|error| self.failed("LIST", path, &error))?.is_some() {
+            return Ok(Meta::DIR);
+        }
+        object.map(|meta| Meta::of(&meta)).map_err(|error| self.failed("HEAD", path, &error))
+    }
+
+    async fn first(&self, prefix: &str) -> opendal::Result<Option<Entry>> {
+        let mut lister = match self.operator.lister_with(prefix).limit(1).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            lister => lister?,
+        };
+        match lister.try_next().await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            first => first,
+        }
+    }
+
+    /// What lies in a directory, of which `most` entries are asked for; with `recursive`, all below it.
+    pub fn list(&self, directory: &str, most: usize, recursive: bool) -> Result<(Vec<(String, Meta)>, bool), Errno> {
+        const PAGE: usize = 1000;
+        let prefix = marker(directory);
+        let limit = most.min(PAGE);
+        let lister = self.operator.lister_with(&prefix).limit(limit).recursive(recursive);
+        let mut lister = match self.wait("LIST", &prefix, async { lister.await }) {
+            Err(Errno::ENOENT) => return Ok((Vec::new(), true)),
+            lister => lister?,
+        };
+        let mut entries = Vec::new();
+        loop {
+            // A page at most, so the time-out is that of a page.
+            let next = match self.wait("LIST", &prefix, lister.try_next()) {
+                Err(Errno::ENOENT) => None,
+                next => next?,
+            };
+            let Some(entry) = next else { return Ok((entries, true)) };
+            let (path, meta) = entry.into_parts();
+            entries.push((path, Meta::of(&meta)));
+            if entries.len() > most {
+                return Ok((entries, false));
+            }
+        }
+    }
+
+    /// `len` bytes from `from` on, of the version that `meta` tells of: all of them, or an error.
+    pub async fn read(&self, path: &str, meta: &Meta, from: u64, len: u64) -> Result<Buffer, Errno> {
+        let mut read = self.operator.read_with(path).range(from..from + len);
+        if let Some(etag) = meta.etag.as_deref().filter(|_| self.can.read_with_if_match) {
+            read = read.if_match(etag);
+        }
+        let buffer = match tokio::time::timeout(self.timeout, read).await {
+            Ok(Ok(buffer)) => buffer,
+            // Gone, or no longer so long: not the file that was opened.
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
+                return Err(Errno::ESTALE);
+            }
+            Ok(Err(error)) => return Err(self.failed("GET", path, &error)),
+            Err(_) => {
+                self.say_once(ErrorKind::Unexpected, || format!("GET {path}: no answer within {} s", self.timeout.as_secs()));
+                return Err(Errno::EIO);
+            }
+        };
+        if buffer.len() as u64 != len {
+            self.say_once(ErrorKind::Unexpected, || format!("GET {path}: {} bytes instead of {len}", buffer.len()));
+            return Err(Errno::EIO);
+        }
+        Ok(buffer)
+    }
+
+    /// Options of an upload that expects something.
+    pub fn expecting(&self, expected: &Expected) -> opendal::options::WriteOptions {
+        let mut options = opendal::options::WriteOptions::default();
+        match expected {
+            Expected::Nothing => options.if_not_exists = self.can.write_with_if_not_exists,
+            Expected::This(meta) if self.can.write_with_if_match => options.if_match.clone_from(&meta.etag),
+            _ => {}
+        }
+        options
+    }
+
+    /// The operator, for uploads.
+    pub fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// What an upload's answer says, with what it leaves out.
+    pub fn stored(&self, path: &str, answer: &Metadata, size: u64) -> Result<Meta, Errno> {
+        if answer.etag().is_none() {
+            return self.stat(path);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Meta { is_dir: false, size, mtime: now.as_secs() as i64 * 1_000_000_000, etag: answer.etag().map(str::to_string) })
+    }
+
+    /// Makes a directory's marker.
+    pub fn mark(&self, directory: &str) -> Result<(), Errno> {
+        let key = marker(directory);
+        self.wait("PUT", &key, self.operator.create_dir(&key))
+    }
+
+    /// Removes an object or a marker.
+    pub fn delete(&self, key: &str) -> Result<(), Errno> {
+        self.wait("DELETE", key, self.operator.delete(key))
+    }
+
+    /// Copies an object within the store.
+    pub fn copy(&self, from: &str, to: &str, only_new: bool) -> Result<(), Errno> {
+        if !self.can.copy {
+            return self.wait("COPY", from, self.copy_through(from, to));
+        }
+        let if_not_exists = only_new && self.can.copy_with_if_not_exists;
+        let options = opendal::options::CopyOptions { if_not_exists, ..Default::default() };
+        self.wait("COPY", from, self.operator.copy_options(from, to, options)).map(drop)
+    }
+
+    /// A copy by way of this process, where the store makes none.
+    async fn copy_through(&self, from: &str, to: &str) -> opendal::Result<()> {
+        let bytes = self.operator.read(from).await?;
+        self.operator.write(to, bytes).await.map(drop)
+    }
+
+    /// Copies many, markers too; the first failure ends it.
+    pub fn copy_all(&self, pairs: Vec<(String, String)>) -> Result<(), Errno> {
+        for some in pairs.chunks(COPIES) {
+            let copies = some.iter().map(|(from, to)| async move {
+                match to.ends_with('/') {
+                    true => self.operator.create_dir(to).await,
+                    false if self.can.copy => self.operator.copy(from, to).await.map(drop),
+                    false => self.copy_through(from, to).await,
+                }
+            });
+            self.wait("COPY", &some[0].0, futures::future::try_join_all(copies))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes many.
+    pub fn delete_all(&self, keys: Vec<String>) -> Result<(), Errno> {
+        const AT_ONCE: usize = 1000;
+        for some in keys.chunks(AT_ONCE) {
+            self.wait("DELETE", &some[0], self.operator.delete_iter(some.iter().cloned()))?;
+        }
+        Ok(())
+    }
+}
+
+/// An error in one line.
+fn shown(error: &opendal::Error) -> String {
+    let text = match std::error::Error::source(error) {
+        Some(source) => format!("{}: {source}", error.message()),
+        None => error.message().to_string(),
+    };
+    let mut text = text.replace('\n', " ");
+    if text.len() > 300 {
+        let end = (0..=300).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    if text.is_empty() { error.kind().to_string() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: contents are told apart by their tag, and by size and time where there is none.
+    #[test]
+    fn versions() {
+        let meta = |size, etag: Option<&str>| Meta { is_dir: false, size, mtime: 7, etag: etag.map(str::to_string) };
+        assert!(meta(1, Some("a")).is_same(&meta(2, Some("a"))));
+        assert!(!meta(1, Some("a")).is_same(&meta(1, Some("b"))));
+        assert!(meta(1, None).is_same(&meta(1, Some("b"))));
+        assert!(!meta(1, None).is_same(&meta(2, None)));
+    }
+}

@@ -1,0 +1,456 @@
+//! Look-up, making, opening, removing, renaming: what changes names, and when bytes go to the store.
+
+use crate::contents::Spool;
+use crate::keys;
+use crate::listing::{self, Listing, Refused};
+use crate::nodes::{Node, Table, lock};
+use crate::store::{Expected, Meta, Store};
+use crate::upload::upload;
+use pm::Errno;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The mount.
+pub struct Tree {
+    /// Where the objects are.
+    pub store: &'static Store,
+    /// Where files are written.
+    pub spool: Spool,
+    /// What the session knows.
+    pub table: Mutex<Table>,
+    /// Written by who moves a name: paths stay as they are for who reads it.
+    moving: RwLock<()>,
+    refused: Mutex<Refused>,
+}
+
+impl Tree {
+    /// The tree in a store, for the rest of this process's life.
+    pub fn new(store: Store, spool: Spool) -> Tree {
+        let store: &'static Store = Box::leak(Box::new(store));
+        Tree { store, spool, table: Mutex::new(Table::new()), moving: RwLock::new(()), refused: Mutex::default() }
+    }
+
+    fn stay(&self) -> std::sync::RwLockReadGuard<'_, ()> {
+        self.moving.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node with a number.
+    pub fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        lock(&self.table).node(id)
+    }
+
+    // ---- look-up ----
+
+    /// What is at a path, a second ago at most.
+    fn find(&self, path: &str) -> Result<Meta, Errno> {
+        let (directory, name) = (keys::parent(path), keys::name(path));
+        let changes = {
+            let table = lock(&self.table);
+            if let Some(node) = table.at(path) {
+                let place = lock(&node.place);
+                if place.is_local {
+                    return Ok(place.meta.clone());
+                }
+            }
+            match table.listing(directory) {
+                Some(listing) if listing.names.contains_key(name) => return Ok(listing.names[name].clone()),
+                Some(listing) if listing.is_whole => return Err(Errno::ENOENT),
+                _ => {}
+            }
+            if table.is_large(directory) {
+                drop(table);
+                return self.store.find(path);
+            }
+            table.changes()
+        };
+        let listing = listing::list(self.store, directory, false, &self.refused)?;
+        let found = listing.names.get(name).cloned();
+        let is_whole = listing.is_whole;
+        lock(&self.table).list(directory, listing, changes);
+        match found {
+            Some(meta) => Ok(meta),
+            None if is_whole => Err(Errno::ENOENT),
+            None => self.store.find(path),
+        }
+    }
+
+    /// The node called `name` in `directory`.
+    pub fn lookup(&self, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Errno> {
+        let _stay = self.stay();
+        // A name that can't be a key is not there.
+        let path = keys::join(&directory.path()?, name).map_err(|errno| match errno {
+            Errno::ENAMETOOLONG => errno,
+            _ => Errno::ENOENT,
+        })?;
+        let meta = self.find(&path)?;
+        Ok(lock(&self.table).enter(&path, &meta, false))
+    }
+
+    /// Asks the store if what is known of a node is too old.
+    pub fn refresh(&self, node: &Node) -> Result<(), Errno> {
+        let path = {
+            let place = lock(&node.place);
+            if place.is_fresh() {
+                return Ok(());
+            }
+            place.path.clone()
+        };
+        let meta = self.find(&path)?;
+        lock(&node.place).told(&meta);
+        Ok(())
+    }
+
+    /// All that is in a directory: names, and what they are.
+    pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, bool)>, Errno> {
+        let _stay = self.stay();
+        let path = directory.path()?;
+        let changes = lock(&self.table).changes();
+        let listing = listing::list(self.store, &path, true, &self.refused)?;
+        let mut table = lock(&self.table);
+        let mut names: std::collections::BTreeMap<String, bool> =
+            listing.names.iter().map(|(name, meta)| (name.clone(), meta.is_dir)).collect();
+        for node in table.below(&path) {
+            let place = lock(&node.place);
+            if place.is_local && !place.is_gone && keys::parent(&place.path) == path {
+                names.insert(keys::name(&place.path).to_string(), node.is_dir);
+            }
+        }
+        table.list(&path, listing, changes);
+        let number = |name: &str| {
+            let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
+            table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino)
+        };
+        Ok(names
+            .into_iter()
+            .map(|(name, is_dir)| (number(&name), name, is_dir))
+            .map(|(ino, name, dir)| (name, ino, dir))
+            .collect())
+    }
+
+    // ---- making, opening, closing ----
+
+    /// A new file, open. It is in the store when it is closed or synced, unless another one is there then.
+    pub fn create(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
+        let _stay = self.stay();
+        let path = keys::join(&directory.path()?, name)?;
+        match self.find(&path) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let meta = Meta { is_dir: false, size: 0, mtime: crate::contents::now(), etag: None };
+        let node = lock(&self.table).enter(&path, &meta, true);
+        lock(&node.place).is_local = true;
+        let mut contents = lock(&node.contents);
+        contents.create(&self.spool, Expected::Nothing)?;
+        contents.opens += 1;
+        drop(contents);
+        lock(&self.table).set(&path, |set| set.mode = Some(mode & 0o7777));
+        Ok(node)
+    }
+
+    /// A new directory: a marker, an empty object whose key ends with a slash.
+    pub fn mkdir(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
+        let _stay = self.stay();
+        let path = keys::join(&directory.path()?, name)?;
+        match self.find(&path) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        self.store.mark(&path)?;
+        let mut table = lock(&self.table);
+        table.made(&path);
+        table.set(&path, |set| set.mode = Some(mode & 0o7777));
+        Ok(table.enter(&path, &Meta::DIR, false))
+    }
+
+    /// Opens a file: what was closed before, here or elsewhere, is what it shows. Whether the session's pages of it hold.
+    pub fn open(&self, node: &Node) -> Result<bool, Errno> {
+        let _stay = self.stay();
+        let mut contents = lock(&node.contents);
+        if !contents.is_dirty {
+            let path = node.path()?;
+            let found = self.store.stat(&path)?;
+            if contents.file.is_some() && matches!(&contents.expected, Expected::This(meta) if !meta.is_same(&found)) {
+                contents.unload();
+            }
+            let mut place = lock(&node.place);
+            if !place.meta.is_same(&found) {
+                contents.forget_windows();
+            }
+            place.is_local = false;
+            place.told(&found);
+        }
+        contents.opens += 1;
+        let now = lock(&node.place).meta.clone();
+        let keeps = contents.opened.as_ref().is_some_and(|before| before.etag.is_some() && before.is_same(&now));
+        contents.opened = Some(now);
+        Ok(keeps)
+    }
+
+    /// What was written goes to the store.
+    pub fn flush(&self, node: &Node) -> Result<(), Errno> {
+        let _stay = self.stay();
+        self.flush_in_place(node)
+    }
+
+    fn flush_in_place(&self, node: &Node) -> Result<(), Errno> {
+        let mut contents = lock(&node.contents);
+        // Nobody will find it again.
+        let Ok(path) = node.path() else { return Ok(()) };
+        if !contents.is_dirty {
+            return Ok(());
+        }
+        let stored = upload(self.store, &contents, &path)?;
+        (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
+        contents.opened = Some(stored.clone());
+        {
+            let mut place = lock(&node.place);
+            (place.meta, place.is_local, place.asked) = (stored.clone(), false, std::time::Instant::now());
+        }
+        let mut table = lock(&self.table);
+        table.listed(&path, &stored);
+        Ok(())
+    }
+
+    /// A handle is closed. With the last one, what was written goes to the store.
+    pub fn release(&self, node: &Node) {
+        let is_last = {
+            let mut contents = lock(&node.contents);
+            contents.opens = contents.opens.saturating_sub(1);
+            contents.opens == 0
+        };
+        if !is_last {
+            return;
+        }
+        // Who closed it was told already, if anybody was there.
+        if let Err(errno) = self.flush(node) {
+            let path = lock(&node.place).path.clone();
+            self.store.say(&format!("{path}: not stored: {errno}; what was written to it since the last fsync is lost"));
+        }
+        let mut contents = lock(&node.contents);
+        if contents.opens == 0 {
+            contents.unload();
+            lock(&node.place).is_local = false;
+        }
+        drop(contents);
+        lock(&self.table).drop_unknown(node.id);
+    }
+
+    /// The session ends: what is still being written goes to the store.
+    pub fn end(&self) {
+        let nodes = lock(&self.table).all();
+        for node in nodes {
+            if let Err(errno) = self.flush(&node) {
+                self.store.say(&format!("{}: not stored: {errno}", lock(&node.place).path));
+            }
+        }
+    }
+
+    /// Sets a file's length; without a handle, it is in the store at once.
+    pub fn truncate(&self, node: &Node, len: u64) -> Result<(), Errno> {
+        let _stay = self.stay();
+        let mut contents = lock(&node.contents);
+        contents.truncate(self.store, &self.spool, node, len)?;
+        let is_open = contents.opens > 0;
+        drop(contents);
+        if is_open {
+            return Ok(());
+        }
+        let stored = self.flush_in_place(node);
+        lock(&node.contents).unload();
+        lock(&node.place).is_local = false;
+        stored
+    }
+
+    // ---- removing and moving ----
+
+    /// A file whose object is about to go, and that somebody has open, is kept here.
+    fn keep_if_open(&self, path: &str) -> Result<(), Errno> {
+        let Some(node) = lock(&self.table).at(path).filter(|node| !node.is_dir) else { return Ok(()) };
+        let mut contents = lock(&node.contents);
+        if contents.opens > 0 {
+            contents.load(self.store, &self.spool, &node, u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Whether only this session knows of a path yet.
+    fn is_only_here(&self, path: &str) -> bool {
+        let node = lock(&self.table).at(path);
+        node.is_some_and(|node| {
+            let contents = lock(&node.contents);
+            contents.is_dirty && contents.expected == Expected::Nothing
+        })
+    }
+
+    /// Removes a file.
+    pub fn unlink(&self, directory: &Node, name: &[u8]) -> Result<(), Errno> {
+        let _stay = self.stay();
+        let parent = directory.path()?;
+        let path = keys::join(&parent, name)?;
+        if self.find(&path)?.is_dir {
+            return Err(Errno::EISDIR);
+        }
+        if !self.is_only_here(&path) {
+            self.keep_if_open(&path)?;
+            self.store.delete(&path)?;
+        }
+        lock(&self.table).removed(&path);
+        self.keep_directory(&parent)
+    }
+
+    /// A directory that was only there because of what was in it stays.
+    fn keep_directory(&self, path: &str) -> Result<(), Errno> {
+        if path.is_empty() || lock(&self.table).stays(path) || !self.store.list(path, 1, false)?.0.is_empty() {
+            return Ok(());
+        }
+        self.store.mark(path)?;
+        lock(&self.table).made(path);
+        Ok(())
+    }
+
+    /// Nothing is in a directory, as the store says now.
+    fn must_be_empty(&self, path: &str) -> Result<Listing, Errno> {
+        let is_local = |node: &Arc<Node>| {
+            let place = lock(&node.place);
+            place.is_local && !place.is_gone
+        };
+        if lock(&self.table).below(path).iter().any(is_local) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        let (entries, _) = self.store.list(path, 2, false)?;
+        let marker = keys::marker(path);
+        if entries.iter().any(|(key, _)| *key != marker) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        Ok(Listing::empty())
+    }
+
+    /// Removes a directory.
+    pub fn rmdir(&self, directory: &Node, name: &[u8]) -> Result<(), Errno> {
+        let _stay = self.stay();
+        let parent = directory.path()?;
+        let path = keys::join(&parent, name)?;
+        if !self.find(&path)?.is_dir {
+            return Err(Errno::ENOTDIR);
+        }
+        self.must_be_empty(&path)?;
+        self.store.delete(&keys::marker(&path))?;
+        lock(&self.table).removed(&path);
+        self.keep_directory(&parent)
+    }
+
+    /// Moves a name: a copy and a removal, or an upload to another key for what is being written.
+    pub fn rename(&self, from: (&Node, &[u8]), to: (&Node, &[u8]), only_new: bool) -> Result<(), Errno> {
+        let _alone = self.moving.write().unwrap_or_else(PoisonError::into_inner);
+        let (old_directory, new_directory) = (from.0.path()?, to.0.path()?);
+        let (old, new) = (keys::join(&old_directory, from.1)?, keys::join(&new_directory, to.1)?);
+        let source = self.find(&old)?;
+        if old == new {
+            return if only_new { Err(Errno::EEXIST) } else { Ok(()) };
+        }
+        match self.find(&new) {
+            Ok(_) if only_new => return Err(Errno::EEXIST),
+            Ok(target) if target.is_dir && !source.is_dir => return Err(Errno::EISDIR),
+            Ok(target) if !target.is_dir && source.is_dir => return Err(Errno::ENOTDIR),
+            Ok(target) if target.is_dir => drop(self.must_be_empty(&new)?),
+            Ok(_) => self.keep_if_open(&new)?,
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        match source.is_dir {
+            true => self.move_directory(&old, &new)?,
+            false => self.move_file(&old, &new, only_new)?,
+        }
+        self.keep_directory(&old_directory)
+    }
+
+    fn move_file(&self, old: &str, new: &str, only_new: bool) -> Result<(), Errno> {
+        let node = lock(&self.table).at(old);
+        let contents = node.as_ref().map(|node| lock(&node.contents));
+        let stored = match contents {
+            Some(mut contents) if contents.is_dirty => {
+                let was =
+                    std::mem::replace(&mut contents.expected, if only_new { Expected::Nothing } else { Expected::Anything });
+                let sent = upload(self.store, &contents, new);
+                let stored = match sent {
+                    Ok(stored) => stored,
+                    Err(errno) => {
+                        contents.expected = was;
+                        return Err(errno);
+                    }
+                };
+                (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
+                if was != Expected::Nothing {
+                    self.store.delete(old)?;
+                }
+                stored
+            }
+            held => {
+                self.store.copy(old, new, only_new)?;
+                let stored = self.store.stat(new)?;
+                self.store.delete(old)?;
+                if let Some(mut contents) = held
+                    && contents.file.is_some()
+                {
+                    contents.expected = Expected::This(stored.clone());
+                }
+                stored
+            }
+        };
+        let mut table = lock(&self.table);
+        table.removed(new);
+        table.moved(old, new);
+        table.listed(new, &stored);
+        if let Some(node) = table.at(new) {
+            let mut place = lock(&node.place);
+            place.is_local = false;
+            let mtime = place.meta.mtime;
+            place.meta = stored;
+            // To this session it is the same file.
+            place.meta.mtime = mtime;
+        }
+        Ok(())
+    }
+
+    fn move_directory(&self, old: &str, new: &str) -> Result<(), Errno> {
+        if new.strip_prefix(old).is_some_and(|rest| rest.starts_with('/')) {
+            return Err(Errno::EINVAL);
+        }
+        let inside = lock(&self.table).below(old);
+        for node in inside.iter().filter(|node| !node.is_dir) {
+            self.flush_in_place(node)?;
+        }
+        let (entries, _) = self.store.list(old, usize::MAX, true)?;
+        if let Some((odd, _)) = entries.iter().find(|(key, _)| !keys::is_path(key)) {
+            self.store.say(&format!("{old} can't be moved: key {odd:?} in it is no path"));
+            return Err(Errno::EIO);
+        }
+        let target = |key: &str| format!("{new}{}", &key[old.len()..]);
+        let mut pairs: Vec<_> = entries.iter().map(|(key, _)| (key.clone(), target(key))).collect();
+        if !entries.iter().any(|(key, _)| *key == keys::marker(old)) {
+            // What was implied is so no more when the last name in it goes.
+            pairs.push((keys::marker(old), keys::marker(new)));
+        }
+        if let Err(errno) = self.store.copy_all(pairs.clone()) {
+            // The old tree is whole; of the new one nothing stays, if the store lets us.
+            let _ = self.store.delete_all(pairs.into_iter().map(|(_, to)| to).collect());
+            return Err(errno);
+        }
+        // Names before the directories that they are in.
+        let mut keys: Vec<_> = entries.into_iter().map(|(key, _)| key).collect();
+        keys.sort_by(|one, other| other.cmp(one));
+        self.store.delete_all(keys)?;
+        let mut table = lock(&self.table);
+        table.removed(new);
+        table.moved(old, new);
+        table.listed(new, &Meta::DIR);
+        for node in table.below(new) {
+            let mut place = lock(&node.place);
+            // Copies have their own times, and perhaps tags.
+            place.asked = place.asked.checked_sub(listing::BELIEVED).unwrap_or(place.asked);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+#!/bin/bash
+# A bucket as a directory (docs/reference/objects.md): real programs beside tmpfs, two sessions, a store that fails. The
+# store is server.py; with S3=http://HOST:PORT/BUCKET, and keys in the environment, another one, without the faults.
+#
+#   BYPATH=target/release/bypath run.sh [NAME…]
+set -u
+export LC_ALL=C
+here=$(cd "$(dirname "$0")" && pwd)
+tests=$(dirname "$here")
+. "$tests/common.sh"
+begin objects o "${TMPDIR:-/tmp}"
+cd "$work" || exit 2
+objects=$(dirname "$bypath")/bypath-objects
+if [ ! -x "$objects" ]; then
+    echo 'skip objects: bypath-objects is not built: LEFT OUT, not passed'
+    exit 0
+fi
+if ! type -P python3 >/dev/null; then
+    echo 'skip objects: python3 is not installed: LEFT OUT, not passed'
+    exit 0
+fi
+store=''
+trap '[ -z "$store" ] || kill "$store"; end' EXIT
+export AWS_ACCESS_KEY_ID=${AWS_ACCESS_KEY_ID:-key} AWS_SECRET_ACCESS_KEY=${AWS_SECRET_ACCESS_KEY:-secret}
+export AWS_EC2_METADATA_DISABLED=true
+unset AWS_PROFILE http_proxy HTTP_PROXY
+if [ -z "${S3:-}" ]; then
+    python3 "$here/server.py" "$work" 2>server.err &
+    store=$!
+    wait_until test -e port || { echo 'FAIL objects: the store does not start'; cat server.err; exit 1; }
+    url=http://127.0.0.1:$(cat port)
+    S3=$url/bucket
+fi
+fail() { echo "FAIL objects, $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
+pass() { echo "ok   objects, $name"; }
+# session OPTIONS COMMAND…: the bucket is /s3.
+session() { local options=$1; shift; timeout -k 5 "${LIMIT:-180}" "$bypath" run --no-fuse --mount "s3:$S3:/s3$options" -- "$@" </dev/null; }
+raw() { python3 -c 'import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], sys.argv[2].encode(), method="PUT"))' "$url/_raw/$1" "$2"; }
+
+# The same script on tmpfs and in the bucket says the same, and a second session finds what the first has written.
+case_programs() {
+    local program missing=''
+    for program in git rsync sqlite3; do type -P $program >/dev/null || missing="$missing $program"; done
+    [ -z "$missing" ] || { echo "skip objects, programs:$missing not installed: LEFT OUT, not passed"; return; }
+    mkdir beside
+    bash "$here/use.sh" "$work/beside" >beside.out 2>&1 </dev/null
+    session '' bash "$here/use.sh" /s3 >in.out 2>in.err || { fail 'the programs fail' in.err; cat in.out; return; }
+    cmp -s beside.out in.out || { diff beside.out in.out >what; cat in.err >>what; fail 'differs from tmpfs (<)' what; return; }
+    session '' bash "$here/use.sh" /s3 sums >again.out 2>again.err
+    cmp -s <(bash "$here/use.sh" "$work/beside" sums) again.out && pass || fail 'another session reads something else' again.err
+}
+
+# Two sessions: what is closed is found, and a lost race is ESTALE.
+case_two() {
+    session '' python3 "$here/two.py" "$bypath" "$S3" >out 2>err && pass || { cat err >>out; fail 'two sessions' out; }
+}
+
+# Keys that are no paths are named, and the others are there.
+case_keys() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    local key
+    for key in odd/a odd/a/b odd//c "odd/$(printf 'n%.0s' $(seq 300))" odd/../d odd/good; do raw "$key" x; done
+    session '' sh -c 'ls /s3/odd; cat /s3/odd/good /s3/odd/a/b' >out 2>err
+    [ "$(cat out)" = "a
+good
+xx" ] || { fail 'a listing' out; return; }
+    for key in 'odd/a"' 'odd//' 'odd/../' 'odd/nnn'; do
+        grep -qF "\"$key" err || { fail "$key is not named" err; return; }
+    done
+    pass
+}
+
+# A directory of more than two pages, and one that is only implied and becomes empty.
+case_directories() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    python3 -c '
+import sys, urllib.request as u
+for n in range(2500): u.urlopen(u.Request("%s/_raw/many/%04d" % (sys.argv[1], n), b"x", method="PUT"))' "$url"
+    raw implied/one x
+    session '' sh -c 'ls /s3/many | wc -l; cat /s3/many/2499; test ! -e /s3/many/2500; echo $?
+        rm /s3/implied/one && rmdir /s3/implied && test ! -e /s3/implied; echo $?
+        rm -r /s3/many && test ! -e /s3/many; echo $?' >out 2>err
+    [ "$(tr '\n' ' ' <out)" = '2500 x0 0 0 ' ] && pass || { cat err >>out; fail 'counts' out; }
+}
+
+# What a store does wrong is an error in time, and nothing is lost silently.
+case_faults() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    session ,timeout=2 python3 "$here/faults.py" /s3 "$work" "$url" >out 2>err && pass || { cat err >>out; fail 'a store that fails' out; }
+    rm -f fault
+}
+
+# What fsync has acknowledged outlives the session, killed; and what a program has left open when it ends is stored.
+case_killed() {
+    session '' python3 -c '
+import os, signal, sys
+fd = os.open("/s3/killed", os.O_CREAT | os.O_WRONLY)
+os.write(fd, b"synced")
+os.fsync(fd)
+os.write(open("pids", "wb").fileno(), b"%d" % os.getppid())
+os.write(fd, b"and not")
+os.kill(os.getppid(), signal.SIGKILL)
+os._exit(0)' >out 2>err
+    session '' sh -c 'head -c 6 /s3/killed; exec 3>/s3/left; echo left >&3' >out 2>>err
+    session '' cat /s3/left >>out 2>>err
+    [ "$(cat out)" = 'syncedleft' ] && pass || { cat err >>out; fail 'what was left' out; }
+}
+
+# What can't be mounted says why, at once.
+case_refused() {
+    local bad
+    for bad in "s3:$S3" 's3:http://127.0.0.1:1/bucket:/s3,timeout=1' 's3:nowhere:/s3' "s3:$S3:/s3,spool=/nonexistent"; do
+        timeout 60 "$bypath" run --no-fuse --mount "$bad" -- true >out 2>&1 && { fail "$bad is mounted" out; return; }
+        grep -q bypath out || { fail "$bad: no message" out; return; }
+    done
+    pass
+}
+
+# Other services: a directory of the kernel's, and memory.
+case_services() {
+    mkdir root
+    timeout 60 "$bypath" run --no-fuse --mount "objects:fs?root=$work/root:/a" --mount 'objects:memory:/b' -- \
+        sh -c 'mkdir /a/d && echo one >/a/d/f && cp -r /a/d /b/e && mv /b/e/f /b/g && cat /b/g' >out 2>err
+    [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
+}
+
+cases=${*:-programs two keys directories faults killed refused services}
+for name in $cases; do case_$name; done
+exit $((failed > 0))
