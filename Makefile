@@ -308,7 +308,6 @@ tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
 	$(STEP) "tiny bench of filebench's loads" $(RELEASE)/bypath bench melo --quick
 	$(STEP) "tiny bench of ByVFS's figures" $(RELEASE)/bypath bench byvfs --quick --in /dev/shm
-	$(STEP) "tiny bench of DirectFS's figures" $(RELEASE)/bypath bench directfs --quick --in /dev/shm
 	@if [ -e /usr/include/fuse3/fuse.h ]; then $(STEP) 'tiny bench of FUSE file systems' $(RELEASE)/bypath bench directfuse --quick; \
 	else echo 'skip tiny bench of FUSE file systems: libfuse3-dev is not installed: LEFT OUT, not passed'; fi
 

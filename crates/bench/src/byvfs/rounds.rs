@@ -33,7 +33,8 @@ struct Stage {
 
 impl Stage {
     fn new(options: &Options, report: &mut Report) -> Result<Stage, String> {
-        let directories = [&options.image_dir, &options.directory].map(|dir| Directory::new(dir, "byvfs"));
+        let directories =
+            [(&options.image_dir, "byvfs"), (&options.directory, "byvfs-2")].map(|(dir, name)| Directory::new(dir, name));
         let directories = directories.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<String> = WAYS.iter().map(|way| way.to_string()).collect();
         names.extend(directories.iter().map(|dir| kind_of(&dir.0)));

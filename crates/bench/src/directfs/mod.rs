@@ -83,7 +83,7 @@ impl Stage {
     fn new(options: &Options, report: &mut Report) -> Result<Stage, String> {
         let home = std::env::current_dir().map_err(|e| e.to_string())?;
         let directories = [&options.image_dir, &options.image_dir, &options.directory];
-        let directories = directories.iter().zip(["directfs-image", "directfs", "directfs"]);
+        let directories = directories.iter().zip(["directfs-image", "directfs", "directfs-2"]);
         let made: Vec<Directory> = directories.map(|(dir, name)| Directory::new(dir, name)).collect::<Result<_, _>>()?;
         let image = made[0].0.join("image");
         make_image(&image, 8 << 30)?;
