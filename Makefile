@@ -93,7 +93,7 @@ bench: build
 # The papers' figures, each as tables in $(FIGURES), CSV and SVG.
 FIGURES ?= docs/results
 figures: build
-	@echo 'make figures: half an hour and more, longer where the disk is busy; some GiB in /dev/shm and as much in the directory for temporary files'
+	@echo 'make figures: whole runs, one paper after the other, on a quiet machine; each verb of `bypath bench` has --quick'
 	@echo 'root drops caches of the kernel for all programs; without, its file systems have no cold figures'
 	mkdir -p target/figures
 	for paper in byvfs directfs; do \
