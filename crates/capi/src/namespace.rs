@@ -155,8 +155,6 @@ pub unsafe extern "C" fn bp_close_namespace(ns: *mut Namespace) -> c_int {
             if let Some(entry) = ns.process.descriptors.take(fd)
                 && let Some(mount) = ns.process.mounts.get(entry.slot())
             {
-                // Nobody is there to be told.
-                let _ = mount.backend.flush(&ns.process.cx(thread), fd);
                 mount.backend.close(&ns.process.cx(thread), fd);
             }
         }

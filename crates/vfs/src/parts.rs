@@ -32,10 +32,9 @@ pub trait OpenFileTable {
     /// frees an unlinked node.
     fn close(&self, cx: &Cx, fd: u32);
 
-    /// What a file system has put off until descriptor `fd` of this process is closed, right before that: its failure is that
-    /// of the close.
-    fn flush(&self, cx: &Cx, fd: u32) -> Result<()> {
-        let _ = (cx, fd);
+    /// As [`OpenFileTable::close`]; fails as what the file system had put off until then. It is closed all the same.
+    fn close_checked(&self, cx: &Cx, fd: u32) -> Result<()> {
+        self.close(cx, fd);
         Ok(())
     }
 

@@ -32,12 +32,15 @@ impl<S: LowerFs> OpenFileTable for Cached<S> {
     }
 
     fn close(&self, cx: &Cx, fd: u32) {
-        self.files().close(cx, fd);
+        // Nobody is there to be told.
+        let _ = self.close_checked(cx, fd);
     }
 
-    fn flush(&self, cx: &Cx, fd: u32) -> Result<()> {
-        // Before the close, while the description and its handles are there for certain.
-        self.session.holding(fd).map_or(Ok(()), |id| self.flush_of(cx, id))
+    fn close_checked(&self, cx: &Cx, fd: u32) -> Result<()> {
+        // First, while the description and its handles are there for certain.
+        let flushed = self.session.holding(fd).map_or(Ok(()), |id| self.flush_of(cx, id));
+        self.files().close(cx, fd);
+        flushed
     }
 
     fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {

@@ -92,9 +92,7 @@ impl Mount {
             fs.close_rest(cx, fd, _rest);
             return Ok(());
         }
-        let flushed = self.backend.flush(cx, fd);
-        self.backend.close(cx, fd);
-        flushed
+        self.backend.close_checked(cx, fd)
     }
 
     /// The fast path of `read` into one buffer.
