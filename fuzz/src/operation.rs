@@ -191,7 +191,7 @@ impl<'a> Caller<'a> {
         let (node, how) = (self.node(input), input.byte());
         let kind = [LockKind::Shared, LockKind::Exclusive, LockKind::Unlock][usize::from(how % 3)];
         let start = u64::from(how >> 4);
-        let lock = Lock { kind, owner: LockOwner::Process, start, end: start + 5, pid: 0 };
+        let lock = Lock { kind, owner: LockOwner::Process, through: None, start, end: start + 5, pid: 0 };
         let _ = self.fs.advisory_lock(&self.cx, node, &lock);
         let _ = self.fs.conflicting_lock(&self.cx, node, &lock);
     }

@@ -1,7 +1,7 @@
 //! Trees of one file system as a whole: [cloned](clone), [removed](remove), [compared](compare).
 //!
 //! Each walks by nodes and names, with a stack of its own, so a tree may be as deep as it likes; what is being made or
-//! taken apart lies [aside](aside) meanwhile.
+//! taken apart lies [aside] meanwhile.
 
 pub mod aside;
 pub mod clone;
