@@ -141,7 +141,7 @@ for i in 1 2; do
 done
 wait
 contents low >kernel
-cmp -s kernel crowd1 && cmp -s kernel crowd2 || { fail 'a crowd: not the same' && diff kernel crowd1 | head && cat err1; }
+cmp -s kernel crowd1 && cmp -s kernel crowd2 || { fail 'a crowd: not the same' && diff kernel crowd1 | head && diff kernel crowd2 | head && cat err1 err2; }
 "$bypath" check "$image" >checked || { fail 'a crowd: check' && cat checked; }
 [ $failed -eq 0 ] && echo fine
 exit $failed

@@ -1,6 +1,6 @@
 #!/bin/bash
 # own
-# needs: python3 setsid
+# needs: python3 setsid flock
 # seconds: 200
 # Goal: with sync=journal, what fsync has acknowledged is in the directory after the image has gone with the machine's memory:
 # by the next session, by `bypath cache replay`, whatever was killed; and a session that ends in order leaves nothing.
@@ -28,6 +28,8 @@ power_cut() { # LEADER: everybody is killed, and the memory is gone
     # Who goes on for a session that was killed is in a session of its own.
     for pid in $(pgrep -f "cache-spare [0-9]* $image"); do kill -9 "$pid"; done
     wait 2>/dev/null
+    # A process that is killed keeps its locks until it has gone.
+    [ -e low/.bypath-cache ] && flock -w 20 low/.bypath-cache true
     rm -f "$image"
 }
 
