@@ -67,9 +67,11 @@ pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool,
     let lower = origin.lower()?;
     let root = lower.open(who, &lower.path(|into| Ok(into.len()), b"")?, true)?.must_be_directory(who)?;
     let identity = origin.identity(&root)?;
-    let was_one = fs.cache_of() != Err(Error::Posix(Errno::ENODATA));
+    let is_one = || fs.cache_of() != Err(Error::Posix(Errno::ENODATA));
+    let was_one = is_one();
     if !was_one {
-        if !is_empty(cx, fs)? {
+        // Asked again: the names may be those that another session makes, once it is one.
+        if !is_empty(cx, fs)? && !is_one() {
             return Err(Mismatch::Files);
         }
         // Another session may be faster.
