@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::place::{Place, normalise};
 use posix::environment;
+use server::device;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -89,29 +90,11 @@ fn kernel_mount(line: &[u8]) -> Option<Seen> {
     let mut rest = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (rest.next()?, rest.next()?);
     let read_only = options.split(|byte| *byte == b',').any(|option| option == b"ro");
-    (kind == b"fuse.bypath" && root == b"/").then(|| Seen { image: octal(source), point: octal(point), read_only })
-}
-
-/// Undoes the kernel's `\040`.
-fn octal(word: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), word);
-    while let Some((first, tail)) = rest.split_first() {
-        let number = tail
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match number {
-            Some(byte) => {
-                out.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    out
+    (kind == b"fuse.bypath" && root == b"/").then(|| Seen {
+        image: device::unescape(source),
+        point: device::unescape(point),
+        read_only,
+    })
 }
 
 #[cfg(test)]

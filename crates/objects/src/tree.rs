@@ -128,15 +128,20 @@ impl Tree {
 
     // ---- making, opening, closing ----
 
+    /// The path of a name at which nothing is.
+    fn free_path(&self, directory: &Node, name: &[u8]) -> Result<String, Errno> {
+        let path = keys::join(&directory.path()?, name)?;
+        match self.find(&path) {
+            Ok(_) => Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => Ok(path),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// A new file, open. It is in the store when it is closed or synced, unless another one is there then.
     pub fn create(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
         let _stay = self.stay();
-        let path = keys::join(&directory.path()?, name)?;
-        match self.find(&path) {
-            Ok(_) => return Err(Errno::EEXIST),
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno),
-        }
+        let path = self.free_path(directory, name)?;
         let meta = Meta { is_dir: false, size: 0, mtime: crate::contents::now(), etag: None };
         let node = lock(&self.table).enter(&path, &meta, true);
         lock(&node.place).is_local = true;
@@ -151,12 +156,7 @@ impl Tree {
     /// A new directory: a marker, an empty object whose key ends with a slash.
     pub fn mkdir(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
         let _stay = self.stay();
-        let path = keys::join(&directory.path()?, name)?;
-        match self.find(&path) {
-            Ok(_) => return Err(Errno::EEXIST),
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno),
-        }
+        let path = self.free_path(directory, name)?;
         self.store.mark(&path)?;
         let mut table = lock(&self.table);
         table.made(&path);

@@ -181,7 +181,7 @@ fn mount_in(line: &[u8]) -> Option<(Vec<u8>, Mounted)> {
 }
 
 /// Undoes the octal escapes of `mountinfo`.
-pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
+pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {

@@ -80,21 +80,10 @@ fn unmount_stale(gone: &mut Vec<Gone>) {
 fn stale_point(line: &[u8]) -> Option<PathBuf> {
     let line = std::str::from_utf8(line).ok()?;
     let (mount, kind) = line.split_once(" - ")?;
-    kind.starts_with("fuse.bypath ").then(|| unescaped(mount.split(' ').nth(4).unwrap_or("").as_bytes()))
-}
-
-/// The kernel writes blanks and the like as `\` and three digits.
-fn unescaped(text: &[u8]) -> PathBuf {
-    let mut plain = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let digits = text.get(at + 1..at + 4).filter(|_| text[at] == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => (plain.push(byte), at += 4).1,
-            None => (plain.push(text[at]), at += 1).1,
-        }
-    }
-    PathBuf::from(OsString::from_vec(plain))
+    kind.starts_with("fuse.bypath ").then(|| {
+        let point = device::unescape(mount.split(' ').nth(4).unwrap_or("").as_bytes());
+        PathBuf::from(OsString::from_vec(point))
+    })
 }
 
 /// Tables of system calls and directories of FUSE daemons, of processes that are gone.
