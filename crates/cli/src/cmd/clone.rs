@@ -162,5 +162,5 @@ fn failure(place: &Place, failed: &Failed) -> Failure {
         path.push(b'/');
         path.extend_from_slice(&failed.path);
     }
-    Failure::engine(&place.with(path), failed.error)
+    Failure::engine(place.with(path), failed.error)
 }
