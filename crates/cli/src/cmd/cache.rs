@@ -68,6 +68,23 @@ struct Open {
 }
 
 fn open(image: &Path) -> Result<Open> {
+    open_as(image, Changes::Refused)
+}
+
+/// The cache of a directory, to change what it shows: a session that has it writes back.
+pub fn open_to_change(image: &Path) -> Result<(Attached, &'static Cache)> {
+    let open = open_as(image, Changes::Image)?;
+    if let Some(command) = &open.daemon {
+        open.attached.leave();
+        let shown = image.display();
+        return Err(Failure::new(format!(
+            "{shown}: it is the cache of a daemon ({command}), whom only programs of its session reach; there `cp -r --reflink` clones"
+        )));
+    }
+    Ok((open.attached, open.cache))
+}
+
+fn open_as(image: &Path, changes: Changes) -> Result<Open> {
     let shown = image.display();
     let attached = attach::attach(image)?;
     let not_one = || Failure::new(format!("{shown}: it is not the cache of a directory"));
@@ -85,7 +102,7 @@ fn open(image: &Path) -> Result<Open> {
     } else {
         let origin = Origin::Directory(directory.as_os_str().as_bytes());
         prepare(&cx, attached.fs, &origin).map_err(refused)?;
-        Cache::new(&cx, attached.fs, &origin, Changes::Refused)
+        Cache::new(&cx, attached.fs, &origin, changes)
     };
     let cache = cache.map_err(|error| Failure::errno(shown, error.errno()))?;
     cache.give_lane_back(&thread);
