@@ -15,11 +15,10 @@
 //! - Where musl has no room behind its one call for all that can be cancelled, the jump is in the place of what is in front of it.
 //! - What the copy does wrong it has done at its own place: a fault's counter is changed before the program hears of it.
 //!
-//! All but what [`decode`] knows stays as it is, and its calls come as before. A child by `clone` that shares memory with a
+//! All but what [`posix::call_sites`] knows stays as it is, and its calls come as before. A child by `clone` that shares memory with a
 //! program that the loader has loaded has no words of ours: before it begins, all sites are as they were ([`give_up`]).
 
 mod copies;
-mod decode;
 mod entry;
 mod write;
 
@@ -28,8 +27,8 @@ use crate::runtime::dispatch::is_code;
 use crate::runtime::{dispatch, operation, swap, tls};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
-use decode::{CALL, JUMP_BYTES};
 use pm::sys::abi::*;
+use posix::call_sites::{CALL, JUMP_BYTES, TRAP};
 
 /// The call of a site that makes it one with a jump: the first ones may be all.
 const OFTEN: u32 = 4;
@@ -39,8 +38,6 @@ const PLACES: usize = 512;
 const NEAR: usize = 16;
 /// Faults where something must not be done, or there is no such address.
 const BY_KERNEL: i32 = 128;
-/// What stands for a fault.
-const TRAP: u8 = 0xf4;
 /// What was where a jump is.
 const BEGIN: u8 = CALL[0];
 const BEGIN_BEFORE: u8 = 0x4c;

@@ -1,6 +1,12 @@
-//! What stands behind a `syscall` instruction, as far as one must know to put a jump over both.
+//! What stands behind a `syscall` instruction, as far as one must know to put a jump over both; and where such jumps may lead.
+//!
+//! The preload library does so with calls that a program makes by itself, and often. x86-64 only.
 //!
 //! Only what does the same at another address is known here; all else says that the site stays as it is.
+
+mod pool;
+
+pub use pool::{POOL_BYTES, Pool, STUB_BYTES, TRAP};
 
 /// The `syscall` instruction.
 pub const CALL: [u8; 2] = [0x0f, 0x05];
@@ -42,10 +48,11 @@ pub fn moved(code: &[u8]) -> Option<Moved> {
         while at < JUMP_BYTES - CALL.len() {
             at += filling(behind.get(at..)?)?;
         }
-        return Some(Moved { len: 1, returns: true });
+        return (at <= behind.len()).then_some(Moved { len: 1, returns: true });
     }
     let len = movable(behind)?;
-    (len >= JUMP_BYTES - CALL.len()).then_some(Moved { len, returns: false })
+    let fits = len >= JUMP_BYTES - CALL.len() && len <= behind.len().min(LONGEST);
+    fits.then_some(Moved { len, returns: false })
 }
 
 /// The length of an instruction that does nothing, as compilers put between functions.
@@ -88,8 +95,7 @@ fn movable(code: &[u8]) -> Option<usize> {
         },
         _ => return None,
     };
-    let len = at + opcode_bytes + operand(behind)? + number_bytes;
-    (len <= LONGEST && len <= code.len()).then_some(len)
+    Some(at + opcode_bytes + operand(behind)? + number_bytes)
 }
 
 /// The length of what says which registers and memory are meant; `None`: memory at a distance from the instruction.
