@@ -1,5 +1,6 @@
 //! A place in an image by the path at which programs see it: in the session around this call, or in a kernel mount.
 
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::place::{Place, normalise};
@@ -65,8 +66,12 @@ fn is_below(path: &[u8], point: &[u8]) -> bool {
 
 fn session() -> Vec<Seen> {
     let value = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default().into_vec();
+    let image = |spec: environment::MountSpec| match environment::option(spec.options, b"in-place") {
+        Some(_) => attach::path_behind(&plain(spec.image)),
+        None => plain(spec.image),
+    };
     let seen = |spec: environment::MountSpec| Seen {
-        image: plain(spec.image),
+        image: image(spec),
         point: plain(spec.point),
         read_only: environment::option(spec.options, b"ro").is_some(),
     };
