@@ -1,6 +1,7 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
 pub mod cache;
+mod copies;
 mod daemon;
 mod daemon_log;
 pub mod helper;
