@@ -546,7 +546,11 @@ impl Mount {
     /// How the image is attached.
     pub fn how(&self) -> How {
         let atomic = self.options.iter().rev().find_map(|option| option.strip_prefix("atomic="));
-        How { read_only: self.is_read_only(), atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())), slot: 0 }
+        How {
+            read_only: self.is_read_only(),
+            atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())),
+            ..How::default()
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
 pub mod cache;
+mod copies;
 mod daemon;
 mod daemon_log;
 pub mod helper;
+pub mod in_place;
 pub mod leavings;
 mod point;
 mod proxy;
@@ -154,13 +156,16 @@ impl Session {
     }
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
-        let (image, copy) = image(path, slot, &mount.options)?;
+        let Found { image, copy, in_place } = image(path, slot, &mount.options)?;
+        // Of a copy the kernel's way would be one that nobody else has.
+        let is_whole = copy.is_none() || in_place;
+        let attached = copy.as_ref().map_or(path, SharedFile::path);
         cache::refuse_alone(image.fs, path)?;
         self.images.push(image);
-        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
+        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, is_whole.then_some(&image))? };
         let kernel = match (there, whom) {
-            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
-                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if is_whole => {
+                SessionMount::start(attached, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
             }
             _ => None,
         };
@@ -169,13 +174,13 @@ impl Session {
             None => {
                 self.guard(mount, there);
                 if whom == (For::Programs { kernel: true }) && there != Under::Same {
-                    say_no_mount(mount, there, copy.is_some());
+                    say_no_mount(mount, there, !is_whole);
                 }
             }
         }
         if let Some(copy) = copy {
-            // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes(), &[&id(copy.bytes())]);
+            let in_place = if in_place { "in-place" } else { "" };
+            self.tell(mount, copy.bytes(), &[&id(copy.bytes()), in_place]);
             self.files.push(copy);
             return Ok(image.backend);
         }
@@ -306,21 +311,35 @@ impl Drop for Session {
     }
 }
 
-/// The image at `path`, or, where its file may not be written and is only to be read, a copy.
-fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached, Option<SharedFile>)> {
+/// An image, attached.
+struct Found {
+    image: Attached,
+    /// The session's file that programs attach in its place.
+    copy: Option<SharedFile>,
+    /// That file has no contents; those are the image's own.
+    in_place: bool,
+}
+
+/// The image at `path`, or, where its file may not be written and is only to be read, what a session puts before it: a file
+/// of all but its contents, or, where that can't be, a copy.
+fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<Found> {
     let how = How { slot, atomic: options.atomic.filter(|_| !options.read_only), ..How::default() };
     if let Some(image) = attach::attach_if_writable(path, how)? {
-        return Ok((image, None));
+        return Ok(Found { image, copy: None, in_place: false });
     }
     if !options.read_only {
         let shown = path.display();
         if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             return Err(Failure::new(format!("{shown}: this user may neither read nor write the file")));
         }
-        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
+        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro it can be read")));
+    }
+    if let Some(copy) = in_place::make(path)? {
+        let image = attach::attach_as(copy.path(), How { in_place: true, ..how })?;
+        return Ok(Found { image, copy: Some(copy), in_place: true });
     }
     let copy = rescue::copy(path)?;
-    Ok((attach::attach_as(copy.path(), how)?, Some(copy)))
+    Ok(Found { image: attach::attach_as(copy.path(), how)?, copy: Some(copy), in_place: false })
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded
