@@ -470,8 +470,17 @@ impl LowerFs for FuseClient {
         }
     }
 
+    fn syncs_whole(&self) -> bool {
+        FuseClient::syncs_whole(self)
+    }
+
     fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
-        let Some(node) = node else { return Ok(()) };
+        let Some(node) = node else {
+            return match self.syncs_whole() {
+                true => self.ask_nothing(cx, SYNCFS, self.root(), [&[0; 8], b"", b""]),
+                false => Ok(()),
+            };
+        };
         let key = self.key(s, cx, node)?;
         let index = match self.open_bits(s, node, key.incarnation)? {
             0 => return Ok(()),

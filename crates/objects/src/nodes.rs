@@ -5,11 +5,11 @@
 
 use crate::contents::Contents;
 use crate::keys;
-use crate::listing::{BELIEVED, Listing};
+use crate::listing::{BELIEVED, Listing, Search};
 use crate::store::{Expected, Meta};
 use pm::Errno;
 use server::fuse::abi::ROOT;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -116,6 +116,8 @@ pub struct Table {
     listings: HashMap<String, Listing>,
     set: BTreeMap<String, Set>,
     changes: u64,
+    /// The last of them: a path, and what is there since.
+    recent: VecDeque<(String, Option<Meta>)>,
 }
 
 impl Table {
@@ -124,7 +126,15 @@ impl Table {
         let root = Node::new(ROOT, String::new(), Meta::DIR, false);
         let by_id = HashMap::from([(ROOT, Known { node: Arc::new(root), lookups: 1 })]);
         let by_path = BTreeMap::from([(String::new(), ROOT)]);
-        Table { by_id, by_path, next: ROOT + 1, listings: HashMap::new(), set: BTreeMap::new(), changes: 0 }
+        Table {
+            by_id,
+            by_path,
+            next: ROOT + 1,
+            listings: HashMap::new(),
+            set: BTreeMap::new(),
+            changes: 0,
+            recent: VecDeque::new(),
+        }
     }
 
     /// The node with a number.
@@ -234,14 +244,16 @@ impl Table {
         self.changes
     }
 
-    /// A listing that may be believed.
-    pub fn listing(&self, directory: &str) -> Option<&Listing> {
-        self.listings.get(directory).filter(|listing| listing.is_fresh())
+    /// A listing that may be believed, for a look-up.
+    pub fn listing_for_name(&mut self, directory: &str) -> Option<&Listing> {
+        let listing = self.listings.get_mut(directory).filter(|listing| listing.is_fresh())?;
+        listing.asked += 1;
+        Some(listing)
     }
 
-    /// Whether the last listing of a directory did not fit into a page.
-    pub fn is_large(&self, directory: &str) -> bool {
-        self.listings.get(directory).is_some_and(Listing::is_large)
+    /// How a name of a directory is looked for that no fresh listing tells of.
+    pub fn search(&mut self, directory: &str) -> Search {
+        self.listings.get_mut(directory).map_or(Search::Page, Listing::search)
     }
 
     /// Whether a directory has a marker, or other names, as far as was known lately.
@@ -250,10 +262,18 @@ impl Table {
     }
 
     /// What the store listed, when it was asked after so many changes.
-    pub fn list(&mut self, directory: &str, listing: Listing, changes: u64) {
+    pub fn list(&mut self, directory: &str, mut listing: Listing, changes: u64) {
         const LISTINGS: usize = 4096;
-        if changes != self.changes {
-            return;
+        // What was changed here meanwhile may be in it or not.
+        let since = (self.changes - changes) as usize;
+        let Some(first) = self.recent.len().checked_sub(since) else { return };
+        for (path, there) in self.recent.range(first..) {
+            if keys::parent(path) == directory {
+                match there {
+                    Some(meta) => listing.names.insert(keys::name(path).to_string(), meta.clone()),
+                    None => listing.names.remove(keys::name(path)),
+                };
+            }
         }
         if self.listings.len() >= LISTINGS {
             self.listings.retain(|_, listing| listing.is_fresh());
@@ -267,9 +287,18 @@ impl Table {
         self.listings.insert(directory.to_string(), Listing::empty());
     }
 
+    fn note(&mut self, path: &str, there: Option<Meta>) {
+        const RECENT: usize = 4096;
+        self.changes += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((path.to_string(), there));
+    }
+
     /// A name is there now.
     pub fn listed(&mut self, path: &str, meta: &Meta) {
-        self.changes += 1;
+        self.note(path, Some(meta.clone()));
         if let Some(listing) = self.listings.get_mut(keys::parent(path)) {
             listing.names.insert(keys::name(path).to_string(), meta.clone());
         }
@@ -277,7 +306,7 @@ impl Table {
 
     /// A name is there no more.
     pub fn unlisted(&mut self, path: &str) {
-        self.changes += 1;
+        self.note(path, None);
         if let Some(listing) = self.listings.get_mut(keys::parent(path)) {
             listing.names.remove(keys::name(path));
         }
@@ -323,6 +352,21 @@ mod tests {
         assert_eq!(table.set_of("z/x").mode, Some(0o700));
         assert_eq!(table.below("z").len(), 2);
         assert!(table.at("a/x").is_none() && table.at("ab").is_some());
+    }
+
+    /// Goal: a listing that was asked for before names changed here shows them as they are now.
+    #[test]
+    fn listed_meanwhile() {
+        let mut table = Table::new();
+        let before = table.changes();
+        table.listed("d/new", &file());
+        table.unlisted("d/old");
+        table.listed("other/new", &file());
+        let mut listing = Listing::empty();
+        listing.names.insert("old".to_string(), file());
+        table.list("d", listing, before);
+        let names: Vec<_> = table.listing_for_name("d").unwrap().names.keys().cloned().collect();
+        assert_eq!(names, ["new"]);
     }
 
     /// Goal: a node is known as often as it was looked up, and one that is being written stays.

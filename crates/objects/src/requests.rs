@@ -41,9 +41,9 @@ impl Requests {
         Requests { tree, directories: Mutex::default(), next: AtomicU64::new(1), owner }
     }
 
-    /// The session ends.
-    pub fn end(&self) {
-        self.tree.end();
+    /// What is asked about.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Answers one request; `None` where there is nothing to be sent.
@@ -90,7 +90,9 @@ impl Requests {
             op::READDIR => self.read_directory(&node, body, reply),
             op::READ => self.read(&node, body, reply),
             op::WRITE => self.write(&node, body, reply),
-            op::FLUSH | op::FSYNC => Ok(self.tree.flush(&node)?),
+            op::FLUSH => Ok(self.tree.closed(&node)?),
+            op::FSYNC => Ok(self.tree.flush(&node)?),
+            op::SYNCFS => Ok(self.tree.sync_all()?),
             op::RELEASE => {
                 self.tree.release(&node);
                 Ok(())
@@ -176,7 +178,7 @@ impl Requests {
         Ok(())
     }
 
-    fn set_attributes(&self, node: &Node, mut body: Body, reply: &mut Reply) -> Result<()> {
+    fn set_attributes(&self, node: &Arc<Node>, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: SetAttrIn = body.take()?;
         if asked.valid & set::SIZE != 0 {
             if node.is_dir {
@@ -221,7 +223,7 @@ impl Requests {
             return err(Errno::EPERM);
         }
         let node = self.tree.create(directory, body.text()?, asked.mode & !asked.umask)?;
-        let stored = self.tree.flush(&node);
+        let stored = self.tree.closed(&node);
         self.tree.release(&node);
         stored?;
         reply.put(&self.entry(&node));

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// Files up to here go in one request.
-const SMALL: u64 = 16 << 20;
+pub const SMALL: u64 = 16 << 20;
 /// The least size of a part, how many there may be, and how many are under way.
 const PART: u64 = 8 << 20;
 const PARTS: u64 = 9000;

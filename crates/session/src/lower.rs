@@ -185,6 +185,11 @@ pub trait LowerFs: Sync {
         Ok(None)
     }
 
+    /// Whether what is closed is stored later, and a sync of the whole (no node) waits for it and says what failed.
+    fn syncs_whole(&self) -> bool {
+        false
+    }
+
     /// Makes durable.
     fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
 

@@ -150,10 +150,17 @@ fn drain(image: &Path) -> Result<u8> {
     drained.map(|()| 0)
 }
 
+/// How one writes what a cache is in front of, if that is no directory.
+pub fn source_of(command: &str) -> String {
+    let is_store = ["s3:", "objects:"].iter().any(|scheme| command.starts_with(scheme));
+    if is_store { command.to_owned() } else { format!("fuse:{command}") }
+}
+
 /// What is behind a daemon is written by a session with it, which writes back as soon as it begins, and until it ends.
 fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
     let image = std::fs::canonicalize(image).map_err(|error| Failure::io(image.display(), &error))?;
-    let mount = format!("fuse:{command}:/.bypath-drain,cache={}", image.display());
+    let source = source_of(command);
+    let mount = format!("{source}:/.bypath-drain,cache={}", image.display());
     let mut session = std::process::Command::new("/proc/self/exe");
     session.args(["run", "--no-fuse", "--mount", &mount, "--", "true"]);
     let ended = session.status().map_err(|error| Failure::io("bypath run", &error))?;

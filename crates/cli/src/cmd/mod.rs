@@ -1,7 +1,7 @@
 //! One file per verb. Each returns the exit code.
 
 mod bench;
-mod cache;
+pub mod cache;
 mod cat;
 mod check;
 mod clean;

@@ -5,6 +5,7 @@ mod daemon;
 mod daemon_log;
 pub mod helper;
 pub mod leavings;
+mod own_cache;
 mod point;
 mod proxy;
 pub mod replay;
@@ -26,6 +27,7 @@ use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
+use own_cache::OwnCache;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
@@ -62,6 +64,8 @@ pub struct Session {
     /// Who write back what is changed in them.
     pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
+    /// Cache images of its own.
+    caches: Vec<OwnCache>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
     said: Option<Said>,
@@ -94,6 +98,7 @@ impl Session {
             spares: Vec::new(),
             writers: Vec::new(),
             files: Vec::new(),
+            caches: Vec::new(),
             uncovered: Vec::new(),
             said: None,
             list,
@@ -132,7 +137,7 @@ impl Session {
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
-            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
+            Source::Objects(address) => self.make_objects(mount, address, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -144,6 +149,17 @@ impl Session {
         }
         self.tell(mount, &source, &[]);
         Ok(daemon)
+    }
+
+    /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
+    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
+        let words = daemon::objects(mount, address)?;
+        let own = mount.options.own_cache.map(|size| OwnCache::new(size, &mount.shown_point())).transpose()?;
+        let image = own.as_ref().map(OwnCache::image).or(mount.options.cache.clone());
+        self.caches.extend(own);
+        let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
+        let (daemon, source) = self.start_daemon(mount, &words)?;
+        self.make_cache_of_daemon(mount, &image, daemon, (&[address.into()], &source), slot)
     }
 
     /// Notes a mount point that programs without the library find as it is.
@@ -299,6 +315,7 @@ impl Drop for Session {
         for image in &self.images {
             image.leave();
         }
+        self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
             mount.end();
