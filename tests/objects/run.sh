@@ -113,6 +113,19 @@ case_later() {
     rm -f fault
 }
 
+# posix: attributes and symlinks last, by themselves, written later and with a cache.
+case_posix() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    local options
+    for options in ,posix ,posix,close=later ,posix,cache=:64M; do
+        session $options python3 "$here/posix.py" make /s3/posix "$url" >out 2>err || { cat err >>out; fail "$options: making" out; return; }
+        session ,posix python3 "$here/posix.py" look /s3/posix "$url" >out 2>err || { cat err >>out; fail "$options: another session" out; return; }
+        session '' rm -r /s3/posix
+    done
+    timeout 60 "$bypath" run --no-fuse --mount 'objects:memory:/b,posix' -- true >out 2>&1 && { fail 'a store without metadata is taken' out; return; }
+    grep -q 'keeps no metadata' out && pass || fail 'why it is refused' out
+}
+
 # With a cache: the programs as on tmpfs, shared mappings and WAL too, and a session without one finds all that was written.
 case_cache() {
     local program
@@ -159,6 +172,6 @@ case_services() {
     [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
 }
 
-cases=${*:-programs two keys directories faults killed refused services later cache}
+cases=${*:-programs two keys directories faults killed refused services later posix cache}
 for name in $cases; do case_$name; done
 exit $((failed > 0))

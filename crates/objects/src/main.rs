@@ -11,6 +11,7 @@
 //! | `listing` | a directory as the store lists it, and for how long it is believed |
 //! | `nodes` | what the session knows by number: path, attributes, contents |
 //! | `contents`, `windows`, `upload` | a file's bytes: in the spool while they are written, by ranges while they are read |
+//! | `kept` | attributes in the metadata of objects |
 //! | `later` | files that are closed and not stored yet |
 //! | `tree` | look-up, making, removing, renaming |
 //! | `requests` | the protocol: a request of bytes in, an answer of bytes out |
@@ -21,6 +22,7 @@
 
 mod address;
 mod contents;
+mod kept;
 mod keys;
 mod later;
 mod listing;
@@ -63,6 +65,9 @@ struct Args {
     /// A small file that was closed is uploaded later, several at a time.
     #[arg(long)]
     later: bool,
+    /// Modes, owners, times and symlinks are kept with the objects.
+    #[arg(long)]
+    posix: bool,
 }
 
 fn main() -> ExitCode {
@@ -83,7 +88,10 @@ fn run(args: Args) -> Result<(), String> {
     let spool = args.spool.unwrap_or_else(std::env::temp_dir);
     let store = Store::open(&args.address, Duration::from_secs(args.timeout))?;
     store.check()?;
-    let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?, args.later));
+    if args.posix {
+        kept::check(&store)?;
+    }
+    let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?, args.later, args.posix));
     let header = ring.header().map_err(|errno| format!("the ring: {errno}"))?;
     header.mount_flags.fetch_or(if args.later { OPENS_ASK | SYNCS_WHOLE } else { OPENS_ASK }, SeqCst);
     std::thread::scope(|scope| {

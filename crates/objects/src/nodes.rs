@@ -27,6 +27,8 @@ pub struct Node {
     pub ino: u64,
     /// Otherwise a file.
     pub is_dir: bool,
+    /// A symlink: a file that holds its target.
+    pub is_link: bool,
     /// Where it is, and what it looks like.
     pub place: Mutex<Place>,
     /// Its bytes. Held while the store is asked about them.
@@ -68,11 +70,11 @@ impl Place {
 
 impl Node {
     /// A node that nobody knows yet.
-    pub fn new(id: u64, path: String, meta: Meta, is_local: bool) -> Node {
+    pub fn new(id: u64, path: String, meta: Meta, is_local: bool, is_link: bool) -> Node {
         let ino = if id == ROOT { ROOT } else { number_of(&path) };
         let (is_dir, asked) = (meta.is_dir, Instant::now());
         let contents = Mutex::new(Contents::new(Expected::Nothing));
-        Node { id, ino, is_dir, place: Mutex::new(Place { path, is_gone: false, meta, asked, is_local }), contents }
+        Node { id, ino, is_dir, is_link, place: Mutex::new(Place { path, is_gone: false, meta, asked, is_local }), contents }
     }
 
     /// Its path; `ENOENT` if its name was removed.
@@ -101,6 +103,15 @@ pub struct Set {
     pub atime: Option<i64>,
     /// Likewise; until the contents change.
     pub mtime: Option<i64>,
+    /// It is a symlink.
+    pub is_link: bool,
+}
+
+impl Set {
+    /// Of a new file.
+    pub fn with_mode(mode: u32) -> Set {
+        Set { mode: Some(mode & 0o7777), ..Set::default() }
+    }
 }
 
 struct Known {
@@ -115,6 +126,8 @@ pub struct Table {
     next: u64,
     listings: HashMap<String, Listing>,
     set: BTreeMap<String, Set>,
+    /// Versions of which `set` says what their metadata does.
+    known: HashMap<String, Meta>,
     changes: u64,
     /// The last of them: a path, and what is there since.
     recent: VecDeque<(String, Option<Meta>)>,
@@ -123,7 +136,7 @@ pub struct Table {
 impl Table {
     /// The root alone.
     pub fn new() -> Table {
-        let root = Node::new(ROOT, String::new(), Meta::DIR, false);
+        let root = Node::new(ROOT, String::new(), Meta::DIR, false, false);
         let by_id = HashMap::from([(ROOT, Known { node: Arc::new(root), lookups: 1 })]);
         let by_path = BTreeMap::from([(String::new(), ROOT)]);
         Table {
@@ -132,6 +145,7 @@ impl Table {
             next: ROOT + 1,
             listings: HashMap::new(),
             set: BTreeMap::new(),
+            known: HashMap::new(),
             changes: 0,
             recent: VecDeque::new(),
         }
@@ -163,8 +177,10 @@ impl Table {
     /// The node of a path that was looked up and is `meta`, which counts as one look-up. `local`: nothing but this session
     /// knows of it.
     pub fn enter(&mut self, path: &str, meta: &Meta, local: bool) -> Arc<Node> {
+        let is_link = self.set_of(path).is_link;
         if let Some(known) = self.by_path.get(path).and_then(|id| self.by_id.get_mut(id))
             && known.node.is_dir == meta.is_dir
+            && known.node.is_link == is_link
         {
             known.lookups += 1;
             lock(&known.node.place).told(meta);
@@ -172,7 +188,7 @@ impl Table {
         }
         let id = self.next;
         self.next += 1;
-        let node = Arc::new(Node::new(id, path.to_string(), meta.clone(), local));
+        let node = Arc::new(Node::new(id, path.to_string(), meta.clone(), local, is_link));
         if let Some(old) = self.by_path.insert(path.to_string(), id)
             && let Some(old) = self.by_id.get(&old)
         {
@@ -211,6 +227,7 @@ impl Table {
             lock(&node.node.place).is_gone = true;
         }
         self.set.remove(path);
+        self.known.remove(path);
         self.listings.remove(path);
         self.unlisted(path);
     }
@@ -233,6 +250,7 @@ impl Table {
                 self.set.insert(new(&path), value);
             }
         }
+        self.known.retain(|path, _| !inside(path));
         self.listings.retain(|path, _| !inside(path));
         self.unlisted(from);
     }
@@ -317,6 +335,23 @@ impl Table {
     /// Those of a path.
     pub fn set_of(&self, path: &str) -> Set {
         self.set.get(path).copied().unwrap_or_default()
+    }
+
+    /// Whether it is known what the metadata of this version says, or nobody else's version counts.
+    pub fn knows(&self, path: &str, meta: &Meta) -> bool {
+        let is_local = || self.at(path).is_some_and(|node| lock(&node.place).is_local);
+        self.known.get(path).is_some_and(|known| known.is_same(meta) && known.mtime == meta.mtime) || is_local()
+    }
+
+    /// What the metadata of a version says.
+    pub fn learn(&mut self, path: &str, meta: Meta, set: Set) {
+        const KNOWN: usize = 200_000;
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        let atime = self.set_of(path).atime;
+        self.set.insert(path.to_string(), Set { atime, ..set });
+        self.known.insert(path.to_string(), meta);
     }
 
     /// Changes those of a path.

@@ -5,11 +5,16 @@ use crate::contents::Spool;
 use crate::keys;
 use crate::later::Later;
 use crate::listing::{self, Listing, Refused, Search};
-use crate::nodes::{Node, Table, lock};
+use crate::nodes::{Node, Set, Table, lock};
 use crate::store::{Expected, Meta, Store};
 use crate::upload::upload;
 use pm::Errno;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Types in a listing.
+pub const DT_DIR: u32 = 4;
+const DT_REG: u32 = 8;
+const DT_LNK: u32 = 10;
 
 /// The mount.
 pub struct Tree {
@@ -19,6 +24,8 @@ pub struct Tree {
     pub spool: Spool,
     /// What the session knows.
     pub table: Mutex<Table>,
+    /// Attributes are kept with objects.
+    pub is_posix: bool,
     /// Files that are stored behind the program's back, if any are.
     pub later: Option<Later>,
     /// Written by who moves a name: paths stay as they are for who reads it.
@@ -30,10 +37,11 @@ pub struct Tree {
 
 impl Tree {
     /// The tree in a store, for the rest of this process's life.
-    pub fn new(store: Store, spool: Spool, later: bool) -> Tree {
+    pub fn new(store: Store, spool: Spool, later: bool, is_posix: bool) -> Tree {
         let store: &'static Store = Box::leak(Box::new(store));
         let (table, later) = (Mutex::new(Table::new()), later.then(Later::default));
-        Tree { store, spool, table, later, moving: RwLock::new(()), uploads: RwLock::new(()), refused: Mutex::default() }
+        let (moving, uploads) = (RwLock::new(()), RwLock::new(()));
+        Tree { store, spool, table, is_posix, later, moving, uploads, refused: Mutex::default() }
     }
 
     fn stay(&self) -> std::sync::RwLockReadGuard<'_, ()> {
@@ -89,6 +97,7 @@ impl Tree {
             _ => Errno::ENOENT,
         })?;
         let meta = self.find(&path)?;
+        self.learn(&path, &meta)?;
         Ok(lock(&self.table).enter(&path, &meta, false))
     }
 
@@ -102,16 +111,19 @@ impl Tree {
             place.path.clone()
         };
         let meta = self.find(&path)?;
+        self.learn(&path, &meta)?;
         lock(&node.place).told(&meta);
         Ok(())
     }
 
-    /// All that is in a directory: names, and what they are.
-    pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, bool)>, Errno> {
+    /// All that is in a directory: names, and what they are (`DT_…`).
+    pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, u32)>, Errno> {
         let _stay = self.stay();
         let path = directory.path()?;
         let changes = lock(&self.table).changes();
         let listing = listing::list(self.store, &path, None, &self.refused)?;
+        let at = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
+        self.learn_all(listing.names.iter().map(|(name, meta)| (at(name), meta.clone())).collect())?;
         let mut table = lock(&self.table);
         let mut names: std::collections::BTreeMap<String, bool> =
             listing.names.iter().map(|(name, meta)| (name.clone(), meta.is_dir)).collect();
@@ -122,15 +134,17 @@ impl Tree {
             }
         }
         table.list(&path, listing, changes);
-        let number = |name: &str| {
-            let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
-            table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino)
+        let entry = |(name, is_dir): (String, bool)| {
+            let path = at(&name);
+            let ino = table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino);
+            let kind = match is_dir {
+                true => DT_DIR,
+                false if table.set_of(&path).is_link => DT_LNK,
+                false => DT_REG,
+            };
+            (name, ino, kind)
         };
-        Ok(names
-            .into_iter()
-            .map(|(name, is_dir)| (number(&name), name, is_dir))
-            .map(|(ino, name, dir)| (name, ino, dir))
-            .collect())
+        Ok(names.into_iter().map(entry).collect())
     }
 
     // ---- making, opening, closing ----
@@ -146,17 +160,20 @@ impl Tree {
     }
 
     /// A new file, open. It is in the store when it is closed or synced, unless another one is there then.
-    pub fn create(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
+    pub fn create(&self, directory: &Node, name: &[u8], set: Set) -> Result<Arc<Node>, Errno> {
         let _stay = self.stay();
         let path = self.free_path(directory, name)?;
         let meta = Meta { is_dir: false, size: 0, mtime: crate::contents::now(), etag: None };
-        let node = lock(&self.table).enter(&path, &meta, true);
+        let node = {
+            let mut table = lock(&self.table);
+            table.set(&path, |there| *there = set);
+            table.enter(&path, &meta, true)
+        };
         lock(&node.place).is_local = true;
         let mut contents = lock(&node.contents);
         contents.create(&self.spool, Expected::Nothing)?;
         contents.opens += 1;
         drop(contents);
-        lock(&self.table).set(&path, |set| set.mode = Some(mode & 0o7777));
         Ok(node)
     }
 
@@ -178,6 +195,7 @@ impl Tree {
         if !contents.is_dirty {
             let path = node.path()?;
             let found = self.store.stat(&path)?;
+            self.learn(&path, &found)?;
             if contents.file.is_some() && matches!(&contents.expected, Expected::This(meta) if !meta.is_same(&found)) {
                 contents.unload();
             }
@@ -209,12 +227,17 @@ impl Tree {
         if !contents.is_dirty {
             return Ok(());
         }
-        let stored = upload(self.store, contents, &path)?;
+        let kept = self.kept_of(node, &path);
+        let stored = upload(self.store, contents, &path, kept.clone())?;
         (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
         contents.opened = Some(stored.clone());
         // Whoever looks for it finds that it is here, or that it is listed.
         let mut table = lock(&self.table);
         table.listed(&path, &stored);
+        if let Some(kept) = kept {
+            let kept = kept.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            table.learn(&path, stored.clone(), crate::kept::read(kept));
+        }
         let mut place = lock(&node.place);
         (place.meta, place.is_local, place.asked) = (stored, false, std::time::Instant::now());
         Ok(())
@@ -263,6 +286,11 @@ impl Tree {
     pub fn truncate(&self, node: &Arc<Node>, len: u64) -> Result<(), Errno> {
         let mut contents = lock(&node.contents);
         contents.truncate(self.store, &self.spool, node, len)?;
+        self.changed_alone(node, contents)
+    }
+
+    /// What was changed without a handle is in the store at once, or later.
+    pub fn changed_alone(&self, node: &Arc<Node>, mut contents: MutexGuard<'_, Contents>) -> Result<(), Errno> {
         if contents.opens > 0 {
             return Ok(());
         }
@@ -392,7 +420,8 @@ impl Tree {
             }
             Some(contents) if contents.is_dirty => {
                 let was = std::mem::replace(&mut contents.expected, expected);
-                let stored = match upload(self.store, contents, new) {
+                let kept = node.as_ref().and_then(|node| self.kept_of(node, old));
+                let stored = match upload(self.store, contents, new, kept) {
                     Ok(stored) => stored,
                     Err(errno) => {
                         contents.expected = was;

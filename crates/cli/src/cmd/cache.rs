@@ -150,6 +150,9 @@ fn drain(image: &Path) -> Result<u8> {
     drained.map(|()| 0)
 }
 
+/// What a cache remembers of a store that keeps attributes, behind its address.
+pub const POSIX: &str = " posix";
+
 /// How one writes what a cache is in front of, if that is no directory.
 pub fn source_of(command: &str) -> String {
     let is_store = ["s3:", "objects:"].iter().any(|scheme| command.starts_with(scheme));
@@ -160,7 +163,8 @@ pub fn source_of(command: &str) -> String {
 fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
     let image = std::fs::canonicalize(image).map_err(|error| Failure::io(image.display(), &error))?;
     let source = source_of(command);
-    let mount = format!("{source}:/.bypath-drain,cache={}", image.display());
+    let (source, option) = source.strip_suffix(POSIX).map_or((&source[..], ""), |source| (source.trim_end(), ",posix"));
+    let mount = format!("{source}:/.bypath-drain,cache={}{option}", image.display());
     let mut session = std::process::Command::new("/proc/self/exe");
     session.args(["run", "--no-fuse", "--mount", &mount, "--", "true"]);
     let ended = session.status().map_err(|error| Failure::io("bypath run", &error))?;

@@ -159,7 +159,11 @@ impl Session {
         self.caches.extend(own);
         let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
         let (daemon, source) = self.start_daemon(mount, &words)?;
-        self.make_cache_of_daemon(mount, &image, daemon, (&[address.into()], &source), slot)
+        let mut named = vec![OsString::from(address)];
+        if mount.options.posix {
+            named.push(crate::cmd::cache::POSIX.trim_start().into());
+        }
+        self.make_cache_of_daemon(mount, &image, daemon, (&named, &source), slot)
     }
 
     /// Notes a mount point that programs without the library find as it is.

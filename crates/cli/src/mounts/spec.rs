@@ -90,6 +90,8 @@ pub struct Options {
     pub own_cache: Option<u64>,
     /// How soon what others change in it is seen.
     pub actimeo: Actimeo,
+    /// Attributes are kept with objects.
+    pub posix: bool,
     /// A small file that is closed goes to the store of objects later.
     pub close_later: bool,
     /// Where files of a store of objects lie while they are written, absolute.
@@ -188,6 +190,7 @@ impl Options {
                     options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
                 }
                 ("close=later" | "close=stored", _) if is_objects => options.close_later = word == "close=later",
+                ("posix", _) if is_objects => options.posix = true,
                 ("cache", _) if is_objects => options.own_cache = Some(CACHE_SIZE),
                 _ if is_objects && word.starts_with("cache=:") => {
                     let size = size::parse_image(&word["cache=:".len()..]);
@@ -235,7 +238,7 @@ impl Options {
                              sync=image, sync=journal, journal=PATH[:SIZE]"
                         }
                         Source::Objects(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, close=later, close=stored, \
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, posix, close=later, close=stored, \
                              allow_other, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
                              sync=image"
                         }
