@@ -1,7 +1,7 @@
 //! One request to the store: its time-out, its error as an errno, and a word to people about what no errno tells.
 
-use crate::keys::marker;
 use crate::kept::Kept;
+use crate::keys::marker;
 use crate::nodes::Set;
 use futures::TryStreamExt;
 use opendal::layers::{RetryLayer, TimeoutLayer};
