@@ -167,10 +167,21 @@ fn drain(image: &Path) -> Result<u8> {
     drained.map(|()| 0)
 }
 
+/// What a cache remembers of a store that keeps attributes, behind its address.
+pub const POSIX: &str = " posix";
+
+/// How one writes what a cache is in front of, if that is no directory.
+pub fn source_of(command: &str) -> String {
+    let is_store = ["s3:", "objects:"].iter().any(|scheme| command.starts_with(scheme));
+    if is_store { command.to_owned() } else { format!("fuse:{command}") }
+}
+
 /// What is behind a daemon is written by a session with it, which writes back as soon as it begins, and until it ends.
 fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
     let image = std::fs::canonicalize(image).map_err(|error| Failure::io(image.display(), &error))?;
-    let mount = format!("fuse:{command}:/.bypath-drain,cache={}", image.display());
+    let source = source_of(command);
+    let (source, option) = source.strip_suffix(POSIX).map_or((&source[..], ""), |source| (source.trim_end(), ",posix"));
+    let mount = format!("{source}:/.bypath-drain,cache={}{option}", image.display());
     let mut session = std::process::Command::new("/proc/self/exe");
     session.args(["run", "--no-fuse", "--mount", &mount, "--", "true"]);
     let ended = session.status().map_err(|error| Failure::io("bypath run", &error))?;

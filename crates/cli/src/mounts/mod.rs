@@ -7,6 +7,7 @@ mod daemon_log;
 pub mod helper;
 pub mod in_place;
 pub mod leavings;
+mod own_cache;
 mod point;
 mod proxy;
 pub mod replay;
@@ -28,6 +29,7 @@ use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
+use own_cache::OwnCache;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
@@ -64,6 +66,8 @@ pub struct Session {
     /// Who write back what is changed in them.
     pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
+    /// Cache images of its own.
+    caches: Vec<OwnCache>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
     said: Option<Said>,
@@ -96,6 +100,7 @@ impl Session {
             spares: Vec::new(),
             writers: Vec::new(),
             files: Vec::new(),
+            caches: Vec::new(),
             uncovered: Vec::new(),
             said: None,
             list,
@@ -134,7 +139,7 @@ impl Session {
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
-            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
+            Source::Objects(address) => self.make_objects(mount, address, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -146,6 +151,21 @@ impl Session {
         }
         self.tell(mount, &source, &[]);
         Ok(daemon)
+    }
+
+    /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
+    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
+        let words = daemon::objects(mount, address)?;
+        let own = mount.options.own_cache.map(|size| OwnCache::new(size, &mount.shown_point())).transpose()?;
+        let image = own.as_ref().map(OwnCache::image).or(mount.options.cache.clone());
+        self.caches.extend(own);
+        let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
+        let (daemon, source) = self.start_daemon(mount, &words)?;
+        let mut named = vec![OsString::from(address)];
+        if mount.options.posix {
+            named.push(crate::cmd::cache::POSIX.trim_start().into());
+        }
+        self.make_cache_of_daemon(mount, &image, daemon, (&named, &source), slot)
     }
 
     /// Notes a mount point that programs without the library find as it is.
@@ -304,6 +324,7 @@ impl Drop for Session {
         for image in &self.images {
             image.leave();
         }
+        self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
             mount.end();
