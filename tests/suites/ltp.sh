@@ -26,7 +26,7 @@ ltp_list() {
         for file in "$1/testcases/kernel/syscalls/$call"/*.c; do
             name=$(basename "$file" .c)
             [ -x "${file%.c}" ] || continue
-            grep -q 'mount_device\|all_filesystems\|needs_device\|format_device\|tst_acquire_device' "$file" && continue
+            grep -q 'mount_device\|all_filesystems\|needs_device\|needs_rofs\|format_device\|tst_acquire_device' "$file" && continue
             line=$(awk -v name="$name" '$2 == name || $1 == name { print; exit }' "$1/runtest/syscalls")
             [ -z "$line" ] || echo "$call $name ${line#* }"
         done

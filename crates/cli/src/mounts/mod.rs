@@ -7,6 +7,7 @@ mod daemon_log;
 pub mod helper;
 pub mod in_place;
 pub mod leavings;
+pub mod over;
 mod own_cache;
 mod point;
 mod proxy;
@@ -56,6 +57,10 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
+    /// The same to caches.
+    over: Vec<SessionMount>,
+    /// Directories that those cover.
+    pub covered: Vec<PathBuf>,
     /// Dropped before the daemons that they look after.
     upkeep: Vec<Upkeep>,
     daemons: Vec<Daemon>,
@@ -94,6 +99,8 @@ impl Session {
         let mut session = Session {
             images,
             kernel,
+            over: Vec::new(),
+            covered: Vec::new(),
             upkeep: Vec::new(),
             daemons,
             servers: Vec::new(),
@@ -130,12 +137,17 @@ impl Session {
             return self.make_new(mount, limit, slot, whom);
         }
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
-        self.guard(mount, there);
+        if mount.options.cache.is_none() || !matches!(mount.source, Source::Host(_)) || whom != (For::Programs { kernel: true }) {
+            self.guard(mount, there);
+        }
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => self.make_cache_of_directory(mount, image, path, slot),
+                Some(image) => {
+                    let shows = (whom == For::Programs { kernel: true }).then_some(there);
+                    self.make_cache_of_directory(mount, image, path, slot, shows)
+                }
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
@@ -320,6 +332,17 @@ fn id(image: &[u8]) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         self.servers.clear();
+        // Once with the kernel's way there still, so that what is below is hardly behind when it goes.
+        if !self.over.is_empty() {
+            self.writers.iter().for_each(writer::Writing::write_back);
+        }
+        let mut is_used = false;
+        while let Some(mount) = self.over.pop() {
+            is_used |= mount.end();
+        }
+        if is_used {
+            self.spares.iter_mut().for_each(spare::Spare::stay);
+        }
         self.writers.clear();
         for image in &self.images {
             image.leave();
@@ -327,7 +350,7 @@ impl Drop for Session {
         self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
-            mount.end();
+            let _ = mount.end();
         }
     }
 }
