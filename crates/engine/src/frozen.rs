@@ -75,3 +75,59 @@ impl Fs {
         if has { FROZEN } else { 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::{NewNode, RenameMode, SetAttr};
+    use pm::UserSlice;
+
+    /// Goal: what is frozen is changed by no call, in this process and in one that has not seen it before, and by any again
+    /// once it is free; a file that is open is not frozen; others than its owner may not say so.
+    #[test]
+    fn nobody_changes_it() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = |kind| NewNode { kind, mode: 0o755, rdev: 0, target: b"" };
+        let dir = test.create(&cx, root, b"dir", &new(Kind::Directory)).unwrap();
+        let file = test.create(&cx, dir, b"file", &new(Kind::Regular)).unwrap();
+        test.open(&cx, file, 0, 4).unwrap();
+        assert_eq!(test.freeze(&cx, file, true), Err(Errno::EBUSY.into()));
+        test.close(&cx, 4);
+        test.freeze(&cx, file, true).unwrap();
+        test.freeze(&cx, dir, true).unwrap();
+        let refused = Err::<(), _>(base::Error::Posix(Errno::EROFS));
+        let change = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        for again in [false, true] {
+            assert_eq!(test.open(&cx, file, 1, 4).map(drop), refused);
+            assert_eq!(test.set_attr(&cx, file, &change), refused);
+            assert_eq!(test.set_attr(&cx, dir, &change), refused);
+            assert_eq!(test.set_attr(&cx, file, &SetAttr { size: Some(5), ..SetAttr::default() }), refused);
+            assert_eq!(test.set_xattr(&cx, file, b"user.x", UserSlice::from_ref(b"y"), 0), refused);
+            assert_eq!(test.link(&cx, file, root, b"other"), refused);
+            assert_eq!(test.unlink(&cx, dir, b"file"), refused);
+            assert_eq!(test.create(&cx, dir, b"new", &new(Kind::Regular)).map(drop), refused);
+            assert_eq!(test.rename(&cx, dir, b"file", root, b"file", RenameMode::Replace), refused);
+            assert_eq!(test.access(&cx, file, base::W), refused);
+            test.open(&cx, file, 0, 4).unwrap();
+            test.close(&cx, 4);
+            // Nothing that is cached says so any more.
+            for node in [dir, file].into_iter().filter(|_| !again) {
+                let cachelet = test.cached(&cx, node).unwrap();
+                cachelet.flags.fetch_or(crate::segment::cachelet::INVALID, SeqCst);
+                cachelet.flags.fetch_and(!EXECUTED, SeqCst);
+            }
+        }
+        let groups = [];
+        let other =
+            Cx { cred: base::Cred { uid: 7, gid: 7, groups: &groups, privileged: false, privileged_within: false }, ..cx };
+        assert_eq!(test.freeze(&other, dir, false), Err(Errno::EPERM.into()));
+        test.rename(&cx, root, b"dir", root, b"moved", RenameMode::Replace).unwrap();
+        test.freeze(&cx, dir, false).unwrap();
+        test.freeze(&cx, file, false).unwrap();
+        test.set_attr(&cx, file, &change).unwrap();
+        test.unlink(&cx, dir, b"file").unwrap();
+        test.rmdir(&cx, root, b"moved").unwrap();
+    }
+}
