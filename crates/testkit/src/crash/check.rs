@@ -1,6 +1,7 @@
 //! One state: is it recovered, whole, as expected, and usable?
 
 use super::alike::{self, Changed, Image};
+use super::explore::CLOCK;
 use super::memory::{Machine, Memory};
 use super::model::{ByNumber, Line, hash_of, mix};
 use super::record::{Event, What};
@@ -23,7 +24,7 @@ pub enum Times {
     Exact,
     /// Each is one of those it has in the trees: a file that is written to is stamped without a record.
     Each,
-    /// Each is one of those, or lies between them: several records stamp the file, each as it is made.
+    /// Each is one of the made-up clock's, not behind the latest in the trees: several records stamp the file, each as it is made.
     Between,
     /// Not at all: the trees have none.
     None,
@@ -102,8 +103,8 @@ impl Expect {
         };
         let is_between = |entry: &Entry, which: usize| {
             let all = self.trees.iter().filter_map(|tree| tree.0.iter().find(|e| e.path == entry.path));
-            let times = || all.clone().map(|e| e.times[which]);
-            times().min() <= Some(entry.times[which]) && Some(entry.times[which]) <= times().max()
+            let latest = all.map(|e| e.times[which]).max();
+            CLOCK <= entry.times[which] && Some(entry.times[which]) <= latest
         };
         match self.times {
             Times::Exact | Times::None => expected == tree,
