@@ -188,7 +188,8 @@ impl Backend for Cache {
     }
 
     fn kernel_mount(&self) -> &dyn KernelMount {
-        self
+        // Nodes, and what the kernel is told of them, are the engine's.
+        &self.native
     }
 
     fn handover(&self) -> &dyn Handover {
@@ -269,15 +270,5 @@ impl AdvisoryLocks for Cache {
         fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-    }
-}
-
-// Waiting is the engine's; what the kernel may keep is not told: nothing changes here but by being brought.
-impl KernelMount for Cache {
-    native! {
-        fn waits_as(&self, cx: &Cx) -> u32;
-        fn call_off(&self, number: u32, over: bool);
-        fn kept_waiting_by(&self, number: u32) -> Option<Holder>;
-        fn is_user(&self, pid: u32) -> bool;
     }
 }

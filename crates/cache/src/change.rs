@@ -86,7 +86,7 @@ impl Cache {
                 self.fs().note_move()?;
             }
             self.native.link(cx, node, dir, name)?;
-            self.fs().count_names(&own(cx), node, 1)
+            self.count_names(cx, node, 1)
         })
     }
 
@@ -118,11 +118,20 @@ impl Cache {
             let _ = self.bring_attributes(cx, node);
         }
         change()?;
-        match self.fs().count_names(&own, node, -1) {
+        match self.count_names(cx, node, -1) {
             // It went with its name.
             Err(Error::Posix(Errno::ESTALE)) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// What `st_nlink` shows; a kernel mount beside must not keep what was shown before.
+    fn count_names(&self, cx: &Cx, node: Node, more: i32) -> Result<()> {
+        self.fs().count_names(&own(cx), node, more)?;
+        if self.fs().is_served() {
+            self.fs().tell_changed(cx, node, false);
+        }
+        Ok(())
     }
 
     /// A file that somebody has open and that is to lose its name: what of it is not here can't be asked for any more.

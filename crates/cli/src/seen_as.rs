@@ -1,5 +1,6 @@
 //! A place in an image by the path at which programs see it: in the session around this call, or in a kernel mount.
 
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::place::{Place, normalise};
@@ -69,7 +70,10 @@ fn is_below(path: &[u8], point: &[u8]) -> bool {
 fn session() -> Vec<Seen> {
     let value = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default().into_vec();
     let seen = |spec: environment::MountSpec| {
-        let source = plain(spec.image);
+        let source = match environment::option(spec.options, b"in-place") {
+            Some(_) => attach::path_behind(&plain(spec.image)),
+            None => plain(spec.image),
+        };
         let cached = environment::cached(&source).map(|(image, _)| image.to_vec());
         Seen {
             is_cached: cached.is_some(),
