@@ -10,7 +10,7 @@ use pm::UserSlice;
 pub const CALLS_MAX: usize = 60;
 
 /// Names that calls use: of the tree, and new ones. A path is walked a name at a time.
-const NAMES: [&[u8]; 20] = [
+const NAMES: [&[u8]; 23] = [
     b"a",
     b"b",
     b"c",
@@ -30,6 +30,9 @@ const NAMES: [&[u8]; 20] = [
     b"new",
     b"other",
     b"fifo",
+    b"clone",
+    b"broken",
+    b"twin",
     b"fresh name that is longer than what a cachelet has room for, for sure",
 ];
 
@@ -184,7 +187,39 @@ impl<'a> Caller<'a> {
     fn copy(&mut self, input: &mut Input) {
         let (from, to) = (self.node(input), self.node(input));
         let (at, len) = (u64::from(input.short()), u64::from(input.short()));
-        let _ = self.fs.copy_range(&self.cx, from, at, to, len / 2, len);
+        match len % 16 {
+            13 => self.share((from, to), at, len),
+            14 => self.twin(from, to, input),
+            15 => drop(self.fs.freeze(&self.cx, to, at & 1 == 0)),
+            _ => drop(self.fs.copy_range(&self.cx, from, at, to, len / 2, len)),
+        }
+    }
+
+    /// Whole blocks, mostly.
+    fn share(&mut self, (from, to): (Node, Node), at: u64, len: u64) {
+        let (from_at, to_at, len) = (at % 7 * 4096, at % 5 * 4096, len / 16 % 12 * 4096 + u64::from(at == 0));
+        let _ = match at % 3 {
+            0 => self.fs.clone_range(&self.cx, (from, from_at), (to, to_at), len),
+            1 => self.fs.clone_range(&self.cx, (from, 0), (to, 0), 0),
+            _ => self.fs.dedupe_range(&self.cx, (from, from_at), (to, to_at), len).map(drop),
+        };
+        let mut at = 0;
+        while let Ok(Some(run)) = self.fs.run_at(&self.cx, to, at) {
+            at = run.start.saturating_add(run.len);
+            if run.is_last || at > 64 << 20 {
+                break;
+            }
+        }
+    }
+
+    fn twin(&mut self, source: Node, dir: Node, input: &mut Input) {
+        let name = Self::name(input);
+        let Ok(attr) = self.fs.attr(&self.cx, source) else { return };
+        self.fs.expect_twin(source.id, Some((dir, name)));
+        self.fs.expect_twin(source.id, None);
+        if let Ok(twin) = self.fs.twin(&self.cx, (source, attr.kind), dir, name, None) {
+            self.met(twin.node);
+        }
     }
 
     fn lock(&mut self, input: &mut Input) {

@@ -31,6 +31,14 @@ pub fn populate(fs: &Fs, cx: &Cx) {
     for i in 0..300 {
         write(deep, i * 8192, b"x");
     }
+    // Files that share their blocks: all of them, one that has broken it in the middle, a twin; a frozen one.
+    let clone = make(b, b"clone", Kind::Regular, 0o644, b"");
+    fs.clone_range(cx, (whole, 0), (clone, 0), 0).expect("clone");
+    let broken = make(b, b"broken", Kind::Regular, 0o644, b"");
+    fs.clone_range(cx, (whole, 0), (broken, 0), 0).expect("clone");
+    write(broken, 9000, b"own");
+    let twin = fs.twin(cx, (whole, Kind::Regular), c, b"twin", None).expect("twin");
+    fs.freeze(cx, twin.node, true).expect("freeze");
     let ahead = make(b, b"ahead", Kind::Regular, 0o644, b"");
     fs.fallocate(cx, ahead, Fallocate::KeepSize, 0, 30_000).expect("fallocate");
     make(root, b"link", Kind::Symlink, 0o777, b"a/b/c");

@@ -150,6 +150,21 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Keep a directory of an image as it is now: a clone in its .snap that nobody can change
+    #[command(after_help = SNAP_HELP)]
+    Snap {
+        /// The directory: IMG:/path, or its path in the session around this call, or in a kernel mount
+        #[arg(value_name = "IMG:/PATH")]
+        source: OsString,
+        /// What the snapshot shall be called: it becomes PATH/.snap/NAME
+        name: OsString,
+        /// As JSON: an object
+        #[arg(long)]
+        json: bool,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Copy an image as it is at one instant, while it is in use
     #[command(after_help = COPY_HELP)]
     Copy {
@@ -443,6 +458,14 @@ Examples:
 All of it is there, or nothing: it is made aside, as .bypath-aside-… in the same directory, and gets its name last. What a
 killed clone leaves there goes with the next one. Each file is as it was at one moment; what a program has mapped is copied.
 Owners, modes, times, links and extended attributes are kept, as far as the caller may.";
+
+const SNAP_HELP: &str = "\
+Examples:
+  bypath snap work.img:/main monday            as work.img:/main/.snap/monday
+  bypath clone /bp/main/.snap/monday /bp/old   back, to be changed
+
+What is below the snapshot's name can only be read, by everybody: all else is EROFS. `bypath drop` removes it. Snapshots are no
+part of clones.";
 
 const COPY_HELP: &str = "\
 Examples:

@@ -95,12 +95,14 @@ impl Fs {
         let kind = Kind::from_dt((seen.word >> 16) as u8).ok_or(Errno::ESTALE)?;
         if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
             self.writable()?;
+            self.may_change(node)?;
         }
         if cx.cred.may(kind, seen.mode(), seen.uid, seen.gid, want) { Ok(()) } else { Err(Errno::EACCES.into()) }
     }
 
     /// Changes attributes. See `base::SetAttr`.
     pub fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.may_change(node)?;
         if let Some(size) = change.size {
             self.set_size(cx, node, size, change)?;
         }

@@ -328,6 +328,9 @@ fn contents(fs: &Fs, node: &Inode, out: &mut dyn Write) -> Result<(), Error> {
     if head.flags & inode::LINKABLE != 0 {
         write!(out, ", linkable")?;
     }
+    if head.flags & inode::FROZEN != 0 {
+        write!(out, ", frozen")?;
+    }
     Ok(())
 }
 

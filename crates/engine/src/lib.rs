@@ -36,6 +36,7 @@ pub mod check;
 pub mod dump;
 pub(crate) mod fast;
 pub mod file;
+mod frozen;
 pub mod fs;
 #[cfg(test)]
 mod full;

@@ -118,6 +118,7 @@ impl Fs {
         let seen = self.with_cached(cx, node, |cachelet| self.snapshot(cx, cachelet, node.id))?;
         if want == W {
             self.writable()?;
+            self.may_change(node)?;
         }
         may_prefix(cx, &seen, name, want)?;
         if matches!(name, b"user." | b"trusted." | b"security.") { Err(Errno::EINVAL.into()) } else { Ok(()) }

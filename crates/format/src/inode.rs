@@ -53,13 +53,15 @@ pub const COLD: u8 = 1;
 pub const RECOUNT: u8 = 2;
 /// Made by `O_TMPFILE` without `O_EXCL` and never linked: may be linked once.
 pub const LINKABLE: u8 = 4;
+/// Of a snapshot: nobody changes it, or the names in it ([`Features::FROZEN`](crate::Features::FROZEN)).
+pub const FROZEN: u8 = 16;
 
 /// The first word of an inode, unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     /// Rises with every reuse of the line; 24 bits count.
     pub generation: u32,
-    /// [`COLD`], [`RECOUNT`], [`LINKABLE`].
+    /// [`COLD`], [`RECOUNT`], [`LINKABLE`], [`FROZEN`].
     pub flags: u8,
     /// `DT_*` number; 0 in a freed inode.
     pub kind: u8,

@@ -56,8 +56,10 @@ impl Features {
     pub const RETURNED: Features = Features(4);
     /// Records may copy bytes ([`crate::lane::Op::Copy`]): files have been overwritten whole or not at all.
     pub const ATOMIC: Features = Features(8);
+    /// Inodes may say that nobody changes them ([`crate::inode::FROZEN`]): there are snapshots, or were.
+    pub const FROZEN: Features = Features(16);
     /// Those that this program knows.
-    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::SHARED.0 | Features::ATOMIC.0);
+    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::SHARED.0 | Features::ATOMIC.0 | Features::FROZEN.0);
 }
 
 impl fmt::Display for Features {
@@ -67,6 +69,7 @@ impl fmt::Display for Features {
             (Self::SHARED, "shared data"),
             (Self::RETURNED, "returned space"),
             (Self::ATOMIC, "atomic overwrites"),
+            (Self::FROZEN, "snapshots"),
         ];
         let mut rest = self.0;
         let mut before = "";

@@ -207,6 +207,18 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
+    /// Nobody changes a node from here on, or the names in it (`EROFS`); or who may, again. For its owner. `EOPNOTSUPP` from a
+    /// backend that has no such nodes.
+    fn freeze(&self, cx: &Cx, node: Node, frozen: bool) -> Result<()> {
+        let _ = (cx, node, frozen);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Whether nobody may change a node.
+    fn is_frozen(&self, _node: Node) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The first run of a file's blocks that ends behind byte `at`; `None` if there is none. `EOPNOTSUPP` from a backend
     /// whose files have no places.
     fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {

@@ -12,9 +12,11 @@ use pm::Errno;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
+use vfs::tree::clone::SNAPS;
 use vfs::tree::{Failed, Tally, Trees};
 
 /// How it is said what was done.
@@ -67,9 +69,36 @@ pub fn clone(source: &OsString, target: &OsString, options: Options) -> Result<u
     let cloned = with_trees(&tree, &bar, &stop, |trees| trees.clone(node, dir, &name));
     bar.finish_and_clear();
     let tally = cloned.map_err(|failed| refused(&source, &target, &failed))?;
+    said((&source, &target), &tally, begun, options)
+}
+
+/// Makes a snapshot of a directory.
+pub fn snap(source: &OsString, name: &OsString, options: Options) -> Result<u8> {
+    let source = find_to_change(source)?;
+    let name = name.as_bytes();
+    if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
+        return Err(Failure::new(format!("'{}': no name for a snapshot; write a word, such as monday", name.escape_ascii())));
+    }
+    let target = source.with([source.path.strip_suffix(b"/").unwrap_or(&source.path), b"/", SNAPS, b"/", name].concat());
+    let mut tree = Tree::attach_at(&source)?;
+    if !tree.is_directory(&source)? {
+        return Err(Failure::errno(&source, Errno::ENOTDIR));
+    }
+    let node = tree.find(&source, true)?;
+    let stop = stopped()?;
+    let bar = progress::bar(options.quiet || options.json, "keeping", 0);
+    let begun = Instant::now();
+    let kept = with_trees(&tree, &bar, &stop, |trees| trees.snap(node, name));
+    bar.finish_and_clear();
+    let tally = kept.map_err(|failed| refused(&source, &target, &failed))?;
+    said((&source, &target), &tally, begun, options)
+}
+
+/// Says what was made.
+fn said((source, target): (&Place, &Place), tally: &Tally, begun: Instant, options: Options) -> Result<u8> {
     let seconds = begun.elapsed().as_secs_f64();
     if options.json {
-        let Tally { names, shared, copied, dropped } = tally;
+        let Tally { names, shared, copied, dropped } = *tally;
         let (source, target) = (source.to_string(), target.to_string());
         print_json(&Cloned { source, target, names, shared, copied, dropped, seconds })?;
     } else if !options.quiet {

@@ -50,6 +50,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),
         Verb::Clone { source, target, json, quiet } => clone::clone(&source, &target, clone::Options { json, quiet }),
+        Verb::Snap { source, name, json, quiet } => clone::snap(&source, &name, clone::Options { json, quiet }),
         Verb::Copy { image, target, force, wait, json, quiet } => {
             copy::copy(&image, &target, copy::Options { force, wait, json, quiet })
         }

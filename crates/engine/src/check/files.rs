@@ -36,8 +36,8 @@ impl Checker<'_> {
             self.issue(IssueKind::Permission, offset, format!("the inode's permission {} is not in the table", head.permission));
         }
         let unknown = match head.kind == Kind::Directory as u8 {
-            true => !(inode::COLD | inode::RECOUNT),
-            false => !(inode::COLD | inode::LINKABLE),
+            true => !(inode::COLD | inode::RECOUNT | fs.frozen_flag()),
+            false => !(inode::COLD | inode::LINKABLE | fs.frozen_flag()),
         };
         if head.flags & unknown != 0 {
             self.issue(IssueKind::Inode, offset, format!("flags {:#x}", head.flags));

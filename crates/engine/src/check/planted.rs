@@ -239,3 +239,16 @@ fn leaf_of(test: &TestFs, name: &[u8]) -> u64 {
         other => panic!("{other:?}"),
     }
 }
+
+/// Goal: an inode that says that nobody changes it is sound in an image with snapshots, and damaged in one that has none.
+#[test]
+fn frozen_without_snapshots() {
+    let test = populated();
+    at(&test, file(&test) + word::HEAD).fetch_or(u64::from(format::inode::FROZEN) << 24, Relaxed);
+    test.fs.detach(&test.cx());
+    assert_eq!(found(&test.image.path()), [IssueKind::Inode]);
+    let test = populated();
+    test.fs.freeze(&test.cx(), test.fs.node_at(file(&test)).unwrap(), true).unwrap();
+    test.fs.detach(&test.cx());
+    assert_eq!(found(&test.image.path()), []);
+}

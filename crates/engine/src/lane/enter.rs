@@ -22,7 +22,7 @@ use pm::Errno;
 const CLOSED: u32 = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTING;
 
 /// Flags of a directory's cachelet that is not to be entered without further ado.
-const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID;
+const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID | cachelet::EXECUTED;
 
 impl<'a> Tx<'a> {
     /// Enters two directories (which may be the same) where their nodes say that their cachelets are; `None` if there is
@@ -61,7 +61,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Enters up to two directories (their cachelet and node id), to change
-    /// their names. Waits while one is closed; `ENOENT` if one is removed,
+    /// their names. Waits while one is closed; `ENOENT` if one is removed, `EROFS` if one is frozen,
     /// `ESTALE` if a cachelet is no longer that node's.
     pub(crate) fn enter(&mut self, directories: &[(&Cachelet, u64)]) -> Result<()> {
         let mut wait = Waiter::of(self.number);
@@ -80,6 +80,10 @@ impl<'a> Tx<'a> {
                 if flags & (cachelet::DEAD | cachelet::REMOVED) != 0 {
                     self.leave_directories();
                     return Err(Errno::ENOENT.into());
+                }
+                if flags & cachelet::EXECUTED != 0 {
+                    self.leave_directories();
+                    return Err(Errno::EROFS.into());
                 }
                 if flags & CLOSED != 0 {
                     self.leave_directories();

@@ -21,6 +21,7 @@ use super::table::PAGE_DESCRIPTORS;
 use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
+use crate::segment::cachelet::EXECUTED;
 use crate::segment::{Cachelet, DESCRIPTIONS, DESCRIPTORS, cachelet};
 use base::{Cred, Cx, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -33,6 +34,7 @@ use openfiles::TOLD;
 use openfiles::refcount::{self, Holders};
 use pm::Errno;
 use pm::life::Look;
+use pm::sys::abi;
 
 /// In `pin`: the description holds a pin on its cachelet.
 pub(crate) const PINNED: u32 = 1;
@@ -62,9 +64,10 @@ static NOTHING: OpenFile = OpenFile::new();
 
 impl Fs {
     /// Makes a description of `node`, held by descriptor `fd` of this process.
-    /// `ENFILE` when there are too many, `ESTALE` if the node is gone, `ENOSPC`.
+    /// `ENFILE` when there are too many, `ESTALE` if the node is gone, `ENOSPC`; `EROFS` to write to one that is frozen.
     pub fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         let process = self.own_process()?;
+        let writes = flags & abi::O_ACCMODE != abi::O_RDONLY && flags & abi::O_PATH == 0;
         let place = self.own_descriptor(fd)?;
         let (id, description) = self.take_description(cx, process)?;
         description.node.store(node.id, Relaxed);
@@ -75,6 +78,15 @@ impl Fs {
                 return Err(error);
             }
         };
+        // Counted first, then looked at: who freezes a file looks the other way round.
+        if writes
+            && cachelet.flags.load(SeqCst) & EXECUTED != 0
+            && let Err(error) = self.may_change(node)
+        {
+            self.unpin(cx, cachelet, description);
+            description.refs.store(0, Release);
+            return Err(error);
+        }
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);

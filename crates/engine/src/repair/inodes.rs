@@ -37,7 +37,7 @@ impl Fixer<'_> {
     pub(super) fn fix_inode(&mut self, offset: u64) {
         let head = self.head(offset);
         let mut new = head;
-        new.flags &= COLD | RECOUNT | LINKABLE;
+        new.flags &= COLD | RECOUNT | LINKABLE | self.fs.frozen_flag();
         if head.kind != Kind::Directory as u8 {
             new.flags &= !RECOUNT;
         } else {

@@ -132,7 +132,8 @@ impl Fixer<'_> {
     fn is_inode(&self, at: u64) -> bool {
         let head = self.head(at);
         let ctime = self.get(at + word::CTIME);
-        if head.generation == 0 || head.flags & !(COLD | RECOUNT | LINKABLE) != 0 || !(TIME_MIN..u64::MAX / 2).contains(&ctime) {
+        let flags = COLD | RECOUNT | LINKABLE | self.fs.frozen_flag();
+        if head.generation == 0 || head.flags & !flags != 0 || !(TIME_MIN..u64::MAX / 2).contains(&ctime) {
             return false;
         }
         let root = self.get(at + word::ROOT);

@@ -258,11 +258,12 @@ impl Fs {
             cold = self.fill_lower(cachelet, inode)?.unwrap_or(cold);
         }
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
+        let frozen = if head.flags & inode::FROZEN != 0 { cachelet::EXECUTED } else { 0 };
         // A directory that was removed while open, by a lane that died before it could say so here.
         let removed = if self.is_removed_directory(inode, id)? { cachelet::REMOVED } else { 0 };
         // Flags of others (closed to entry, mapped, …) stay.
         cachelet.flags.fetch_and(!(cachelet::INVALID | cachelet::COLD | cachelet::CAPABLE | cachelet::RECOUNT), SeqCst);
-        cachelet.flags.fetch_or(cold | recount | removed | cachelet::REFERENCED, SeqCst);
+        cachelet.flags.fetch_or(cold | recount | frozen | removed | cachelet::REFERENCED, SeqCst);
         Ok(())
     }
 

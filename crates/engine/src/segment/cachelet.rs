@@ -55,7 +55,8 @@ pub const PARTIAL: u32 = AHEAD;
 pub const KNOWN: u32 = 2048;
 /// The kernel may keep names in this directory, and that there are none.
 pub const NAMES_KNOWN: u32 = 4096;
-/// The kernel executes the file, or has: whoever opens it for writing asks.
+/// The kernel executes the file, or has: whoever opens it for writing asks. Also of a node that nobody may change
+/// (`frozen.rs`); of a directory that alone.
 pub const EXECUTED: u32 = 8192;
 /// A process has mapped the file's own pages, and may store into them without a call. Stays
 /// when the mapping has gone: what the kernel has read of the file meanwhile may be old.

@@ -1,6 +1,7 @@
 //! One state: is it recovered, whole, as expected, and usable?
 
 use super::alike::{self, Changed, Image};
+use super::explore::CLOCK;
 use super::memory::{Machine, Memory};
 use super::model::{ByNumber, Line, hash_of, mix};
 use super::record::{Event, What};
@@ -23,6 +24,8 @@ pub enum Times {
     Exact,
     /// Each is one of those it has in the trees: a file that is written to is stamped without a record.
     Each,
+    /// Each is one of the made-up clock's, not behind the latest in the trees: several records stamp the file, each as it is made.
+    Between,
     /// Not at all: the trees have none.
     None,
 }
@@ -98,10 +101,19 @@ impl Expect {
             let same = |e: &&Entry| e.path == entry.path && e.times[which] == entry.times[which];
             self.trees.iter().any(|tree| tree.0.iter().any(|e| same(&e)))
         };
+        let is_between = |entry: &Entry, which: usize| {
+            let all = self.trees.iter().filter_map(|tree| tree.0.iter().find(|e| e.path == entry.path));
+            let latest = all.map(|e| e.times[which]).max();
+            CLOCK <= entry.times[which] && Some(entry.times[which]) <= latest
+        };
         match self.times {
             Times::Exact | Times::None => expected == tree,
-            Times::Each => {
-                tree.0.iter().all(|entry| has(entry, 0) && has(entry, 1))
+            Times::Each | Times::Between => {
+                let may = |entry: &Entry, which| match self.times {
+                    Times::Between => is_between(entry, which),
+                    _ => has(entry, which),
+                };
+                tree.0.iter().all(|entry| may(entry, 0) && may(entry, 1))
                     && expected.clone().kept(false) == tree.clone().kept(false)
             }
         }
@@ -351,6 +363,9 @@ fn use_it(fs: &Fs, cx: &Cx, tree: &Tree) -> Result<(), String> {
         let dir = directories.iter().find(|(path, _)| *path == above).map(|d| d.1).ok_or("a name without a directory")?;
         let node = fs.lookup(cx, dir, name).map_err(|error| failed("lookup", error))?;
         let kind = Kind::from_dt(entry.kind).ok_or("a kind that is none")?;
+        if fs.is_frozen(node) == Ok(true) {
+            fs.freeze(cx, node, false).map_err(|error| failed("making it free", error))?;
+        }
         if kind == Kind::Directory {
             directories.push((&entry.path, node));
         } else if kind == Kind::Regular {

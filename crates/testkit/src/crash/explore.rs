@@ -147,7 +147,7 @@ fn leave_free_blocks(machine: &Machine, fs: &engine::Fs) -> Result<(), base::Err
 }
 
 /// Where the made-up clock starts.
-const CLOCK: i64 = 1_700_000_100_000_000_000;
+pub(super) const CLOCK: i64 = 1_700_000_100_000_000_000;
 
 /// Fixed, so that images are the same each time.
 const SEEDS: mkfs::Seeds = mkfs::Seeds {

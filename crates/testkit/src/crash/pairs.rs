@@ -85,12 +85,13 @@ fn is_plain(op: &Op) -> bool {
 fn is_torn(op: &Op, other: &Op) -> bool {
     let moves = |name: &usize| workload::is_directory(*name);
     match (op, other) {
-        (Op::Link(..) | Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..), Op::Rename(a, b) | Op::Exchange(a, b))
-            if moves(a) || moves(b) =>
-        {
+        (
+            Op::Link(..) | Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..) | Op::Same(..),
+            Op::Rename(a, b) | Op::Exchange(a, b),
+        ) if moves(a) || moves(b) => true,
+        (Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..) | Op::Same(..), Op::Rename(..) | Op::Exchange(..) | Op::Unlink(_)) => {
             true
         }
-        (Op::CopyWhole(..) | Op::Clone(..) | Op::Twin(..), Op::Rename(..) | Op::Exchange(..) | Op::Unlink(_)) => true,
         _ => false,
     }
 }

@@ -14,7 +14,7 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Its type, as `DT_*`.
     pub kind: u8,
-    /// Mode, owner, group, links, size.
+    /// Mode, and in bit 16 whether it is frozen; owner, group, links, size.
     pub words: [u64; 5],
     /// When contents and when inode were changed last, nanoseconds.
     pub times: [i64; 2],
@@ -159,7 +159,14 @@ impl Reader<'_> {
             data.truncate(len);
         }
         let xattrs = self.xattrs(node).map_err(|error| failed("xattrs", error))?;
-        let words = [u64::from(attr.mode), u64::from(attr.uid), u64::from(attr.gid), u64::from(attr.nlink), attr.size];
+        let frozen = self.fs.is_frozen(node).map_err(|error| failed("freezing of", error))?;
+        let words = [
+            u64::from(attr.mode) | u64::from(frozen) << 16,
+            u64::from(attr.uid),
+            u64::from(attr.gid),
+            u64::from(attr.nlink),
+            attr.size,
+        ];
         let times = [attr.mtime, attr.ctime];
         self.entries.push(Entry { path, kind: kind as u8, words, times, same, data, xattrs });
         Ok(attr)

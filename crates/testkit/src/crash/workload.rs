@@ -57,6 +57,10 @@ pub enum Op {
     Twin(Name, Name),
     /// The first block of a file becomes another one of it, or of another file, from an offset on.
     CloneBlock(Name, Name, u64),
+    /// The first block of a file is copied to another one, and found to be the same: they share it.
+    Same(Name, Name),
+    /// Nobody changes a node any more; or again.
+    Freeze(Name, bool),
     Truncate(Name, u64),
     Allocate(Name, Fallocate, u64, u64),
     SetXattr(Name, usize),
@@ -97,6 +101,9 @@ impl fmt::Display for Op {
             Op::Clone(a, b) => write!(f, "clone({},{})", n(a), n(b)),
             Op::Twin(a, b) => write!(f, "twin({},{})", n(a), n(b)),
             Op::CloneBlock(a, b, at) => write!(f, "cloneblock({},{},{at})", n(a), n(b)),
+            Op::Same(a, b) => write!(f, "same({},{})", n(a), n(b)),
+            Op::Freeze(a, false) => write!(f, "freeze({})", n(a)),
+            Op::Freeze(a, true) => write!(f, "thaw({})", n(a)),
             Op::Truncate(a, size) => write!(f, "truncate({},{size})", n(a)),
             Op::Allocate(a, how, at, len) => write!(f, "fallocate({},{how:?},{at},{len})", n(a)),
             Op::SetXattr(a, len) => write!(f, "setxattr({},{len})", n(a)),
@@ -208,6 +215,12 @@ pub fn all() -> Vec<Op> {
         Op::CloneBlock(FOO, FOO, 16_384),
         Op::CloneBlock(FOO, A_FOO, 8192),
         Op::CloneBlock(BAR, FOO, 0),
+        Op::Same(FOO, A_FOO),
+        Op::Same(FOO, BAR),
+        Op::Same(BAR, FOO),
+        Op::Freeze(FOO, false),
+        Op::Freeze(FOO, true),
+        Op::Freeze(A, false),
     ]);
     for name in [FOO, A_FOO, A] {
         ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
@@ -431,6 +444,15 @@ impl Op {
                 fs.twin(cx, (source, fs.attr(cx, source)?.kind), dir, name, None).map(drop)
             }
             Op::CloneBlock(a, b, at) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, at), 4096),
+            Op::Same(a, b) => {
+                let (from, to) = (file(fs, cx, a)?, file(fs, cx, b)?);
+                fs.copy_range(cx, from, 0, to, 0, 4096)?;
+                fs.dedupe_range(cx, (from, 0), (to, 0), 4096).map(drop)
+            }
+            Op::Freeze(a, thaws) => {
+                let node = find(fs, cx, a)?;
+                fs.freeze(cx, node, !thaws)
+            }
             Op::Allocate(a, how, at, len) => fs.fallocate(cx, file(fs, cx, a)?, how, at, len),
             _ => self.perform_other(machine, fs, user, returned),
         }
@@ -510,17 +532,13 @@ impl Op {
         // Behind the end of the files there are it is a write like any other.
         let behind = matches!(self, Op::Whole(_, _, 5000.., _));
         let stamps = behind
-            || matches!(
-                self,
-                Op::Clone(..)
-                    | Op::CloneBlock(..)
-                    | Op::Write(..)
-                    | Op::Truncate(..)
-                    | Op::Allocate(..)
-                    | Op::MapStore(..)
-                    | Op::TwoDescriptors(..)
-            );
-        if stamps { Times::Each } else { Times::Exact }
+            || matches!(self, Op::Write(..) | Op::Truncate(..) | Op::Allocate(..) | Op::MapStore(..) | Op::TwoDescriptors(..));
+        match self {
+            // Each of their records stamps.
+            Op::Clone(..) | Op::CloneBlock(..) | Op::Same(..) => Times::Between,
+            _ if stamps => Times::Each,
+            _ => Times::Exact,
+        }
     }
 
     /// What may be half done while it, or the first of its calls, is under way.
@@ -532,6 +550,7 @@ impl Op {
             }
             // Extent by extent.
             Op::Clone(_, name) => Some(InPlace { name, from: 0, to: 1 << 20 }),
+            Op::Same(_, name) => Some(InPlace { name, from: 0, to: 4096 }),
             Op::CloneBlock(_, name, from) => Some(InPlace { name, from, to: from + 4096 }),
             Op::MapStore(name) => Some(InPlace { name, from: 16, to: 24 }),
             // Where the file was that long.

@@ -172,6 +172,14 @@ impl Backend for Native {
         self.0.dedupe_range(cx, from, to, len)
     }
 
+    fn freeze(&self, cx: &Cx, node: Node, frozen: bool) -> Result<()> {
+        self.change_served(cx, node, || self.0.freeze(cx, node, frozen))
+    }
+
+    fn is_frozen(&self, node: Node) -> Result<bool> {
+        self.0.is_frozen(node)
+    }
+
     fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
         self.0.run_at(cx, node, at)
     }

@@ -9,9 +9,11 @@ use crate::backend::Backend;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use base::{Error, Kind, Node, RenameMode, Result, SetAttr, SetTime, Twin};
+use base::{Error, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime, Twin};
 use pm::{Errno, UserSlice};
 
+/// Name of the directory that has the snapshots of the one that it lies in.
+pub const SNAPS: &[u8] = b".snap";
 /// So many names ahead of the one that is made, what its making takes is fetched, far and near.
 const AHEAD: (usize, usize) = (6, 3);
 /// Most bytes of a list of attributes, and of one.
@@ -38,16 +40,34 @@ struct Clone<'t, 'a> {
     linked: BTreeMap<u64, Node>,
     levels: Vec<Level>,
     path: Vec<u8>,
+    /// It is a snapshot: each node is frozen when it is whole.
+    freezes: bool,
 }
 
 impl Trees<'_> {
     /// Makes a clone of `source` that is called `name` in `dir`: all of it or nothing. `EEXIST`; `EINVAL` into itself.
     pub fn clone(&mut self, source: Node, dir: Node, name: &[u8]) -> core::result::Result<Tally, Failed> {
+        self.clone_as(source, dir, name, false)
+    }
+
+    /// Makes a clone of directory `source` that nobody can change, as `name` in its directory [`SNAPS`].
+    pub fn snap(&mut self, source: Node, name: &[u8]) -> core::result::Result<Tally, Failed> {
+        let dir = match self.look(source, SNAPS)? {
+            Some((dir, _)) => dir,
+            None => {
+                let new = NewNode { kind: Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
+                self.backend.create(self.cx, source, SNAPS, &new)?
+            }
+        };
+        self.clone_as(source, dir, name, true)
+    }
+
+    fn clone_as(&mut self, source: Node, dir: Node, name: &[u8], freezes: bool) -> core::result::Result<Tally, Failed> {
         if self.look(dir, name)?.is_some() {
             return Err(Error::Posix(Errno::EEXIST).into());
         }
         let kind = self.backend.attr(self.cx, source)?.kind;
-        if kind == Kind::Directory && self.is_within(dir, source)? {
+        if kind == Kind::Directory && !freezes && self.is_within(dir, source)? {
             return Err(Error::Posix(Errno::EINVAL).into());
         }
         self.sweep(dir);
@@ -56,8 +76,8 @@ impl Trees<'_> {
             trees.backend.twin(trees.cx, (source, kind), dir, aside, mode).map(|twin| (twin.node, twin))
         };
         let (aside, twin) = self.make_aside(dir, make)?;
-        let mut clone =
-            Clone { trees: self, tally: Tally::default(), linked: BTreeMap::new(), levels: Vec::new(), path: Vec::new() };
+        let (linked, levels, path) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut clone = Clone { trees: self, tally: Tally::default(), linked, levels, path, freezes };
         let result = clone.all((source, kind), &twin).map_err(|error| Failed { error, path: clone.path });
         let tally = clone.tally;
         let result =
@@ -95,6 +115,13 @@ impl Clone<'_, '_> {
             return self.finish_leaf(source, kind, twin);
         }
         self.enter(source, *twin, 0)?;
+        self.walk()?;
+        // Names could not be given to them any more.
+        let linked = core::mem::take(&mut self.linked);
+        linked.values().filter(|_| self.freezes).try_for_each(|twin| self.trees.backend.freeze(self.trees.cx, *twin, true))
+    }
+
+    fn walk(&mut self) -> Result<()> {
         while let Some(level) = self.levels.last_mut() {
             let (from, to, before) = (level.source, level.twin.node, self.path.len());
             let Some((name, listed)) = level.names.next_listed() else {
@@ -120,6 +147,9 @@ impl Clone<'_, '_> {
         if self.path[first..].starts_with(ASIDE) {
             return Ok(false);
         }
+        if self.is_snapshot(from, listed, first)? {
+            return Ok(false);
+        }
         if let Some(source) = listed.node() {
             match self.node((source, listed.kind), to, first) {
                 // The name may lead elsewhere by now.
@@ -133,6 +163,18 @@ impl Clone<'_, '_> {
             Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(false),
             entered => entered,
         }
+    }
+
+    /// Whether it is a snapshot in its directory: those are no part of a clone.
+    fn is_snapshot(&self, from: Node, listed: Listed, first: usize) -> Result<bool> {
+        let above = self.path[..first].strip_suffix(b"/").unwrap_or(b"");
+        if above.rsplit(|byte| *byte == b'/').next() != Some(SNAPS) {
+            return Ok(false);
+        }
+        let found = listed
+            .node()
+            .map_or_else(|| Ok(self.trees.look(from, &self.path[first..])?.map(|found| found.0)), |node| Ok(Some(node)));
+        found.and_then(|node| node.map_or(Ok(false), |node| self.trees.backend.is_frozen(node)))
     }
 
     /// Clones what is found at that name. `ENOENT`, `ESTALE`: it is not there any more.
@@ -179,6 +221,9 @@ impl Clone<'_, '_> {
             self.set(twin.node, SetAttr { mtime: Some(SetTime::At(twin.mtime)), ..SetAttr::default() })?;
         }
         self.tally.dropped += u64::from(twin.is_taken);
+        if self.freezes {
+            self.trees.backend.freeze(self.trees.cx, twin.node, true)?;
+        }
         self.count()?;
         self.path.truncate((self.path.len() - level.name_len).saturating_sub(1));
         Ok(())
@@ -197,6 +242,9 @@ impl Clone<'_, '_> {
             self.copy_more(source, twin)?;
         }
         self.tally.dropped += u64::from(twin.is_taken);
+        if self.freezes && twin.nlink <= 1 {
+            self.trees.backend.freeze(self.trees.cx, twin.node, true)?;
+        }
         self.count()
     }
 

@@ -3,6 +3,7 @@
 //! Of two files of one file system that have their bytes in the same places nothing is read: they are the same. Times say
 //! nothing either way: a file may be touched and the same, or changed and its time set back.
 
+use super::clone::SNAPS;
 use super::{Failed, Names, Tally};
 use crate::backend::Backend;
 use alloc::vec;
@@ -138,6 +139,11 @@ impl Compare<'_, '_> {
             let mut list = Vec::new();
             while let Some(name) = names.next() {
                 list.push(name.to_vec());
+            }
+            if self.path.rsplit(|byte| *byte == b'/').next() == Some(SNAPS) {
+                // States of the directory above, and no part of it.
+                let is_snapshot = |name: &Vec<u8>| backend.is_frozen(backend.lookup(cx, nodes[side], name)?);
+                list.retain(|name| is_snapshot(name) != Ok(true));
             }
             list.sort_unstable_by(|a, b| b.cmp(a));
             Ok::<_, Error>(list)

@@ -118,6 +118,9 @@ impl Trees<'_> {
     /// A directory, whose names may be read and changed from here on if it is the caller's.
     fn level(&self, node: Node, name_len: usize) -> core::result::Result<Level, Failed> {
         if self.backend.access(self.cx, node, base::R | base::W | base::X).is_err() {
+            if self.backend.is_frozen(node)? {
+                self.backend.freeze(self.cx, node, false)?;
+            }
             let mode = self.backend.attr(self.cx, node)?.mode | 0o700;
             let _ = self.backend.set_attr(self.cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() });
         }
