@@ -187,7 +187,7 @@ pub fn directfs(words: &[&str], args: &[OsString]) -> Result<u8, String> {
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         return match words[..] {
             ["lines", image] => shared::serve(image),
-            ["lackey", _] => crate::budget::serve(&args),
+            ["lackey", "few", _] => crate::budget::serve(&args),
             ["scaling", kind, path, who, n, many] => scaling::serve(&Way::of_words(kind, path), who, n, many == "many"),
             _ => Err(format!("worker: {args:?}")),
         }
