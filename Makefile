@@ -28,7 +28,7 @@ help:
 	@echo 'make suites   other projects'"'"' own suites beside tmpfs: LTP, coreutils, CPython (SUITES=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
-	@echo "make figures  the papers' figures, made again beside the kernel's file systems"
+	@echo "make figures  the papers' figures beside the papers' numbers, a quarter of an hour (FULL=1: their sizes)"
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
@@ -91,19 +91,15 @@ demo: build
 bench: build
 	$(RELEASE)/bypath bench micro $(BENCH)
 
-# The papers' figures, each as tables in $(FIGURES), CSV and SVG.
+# The papers' figures beside the papers' numbers: tables, CSV, SVG and figures.html in $(FIGURES). The kernel's file systems call by call
+# come from a virtual machine, where there is QEMU (demo/vm/run.sh). FULL=1: the papers' sizes, an hour.
 FIGURES ?= docs/results
+TRACES ?= target/figures/vm
 figures: build
-	@echo 'make figures: whole runs, one paper after the other, on a quiet machine; each verb of `bypath bench` has --quick'
-	@echo 'root drops caches of the kernel for all programs; without, its file systems have no cold figures'
-	mkdir -p target/figures
-	for paper in byvfs directfs; do \
-	    $(RELEASE)/bypath bench $$paper --json target/figures/$$paper.json --csv $(FIGURES)/$$paper.csv --plot $(FIGURES)/$$paper.svg >target/figures/$$paper.md || exit 1; done
-	$(RELEASE)/bypath bench melo --threads 1 --rounds 15 --csv $(FIGURES)/melo.csv --plot $(FIGURES)/melo.svg >target/figures/melo.md
-	@if [ -e /usr/include/fuse3/fuse.h ]; then $(RELEASE)/bypath bench directfuse --csv $(FIGURES)/directfuse.csv --plot $(FIGURES)/directfuse.svg >target/figures/directfuse.md; \
-	else echo 'skip FUSE file systems: libfuse3-dev is not installed: LEFT OUT'; fi
-	@echo "not there: DenseFS's cachemaps and think time; the kernel's file systems in a virtual machine"
-	@echo 'tables: target/figures/*.md'
+	@echo 'make figures: a quiet machine gives the better numbers; root drops caches of the kernel for all programs'
+	@if [ -e $(TRACES)/trace ] && [ -e $(TRACES)/symbols ]; then echo 'the virtual machine has run already: $(TRACES)'; \
+	else demo/vm/run.sh $(TRACES) || echo "the kernel's file systems by instructions and lines: LEFT OUT"; fi
+	$(RELEASE)/bypath bench figures --out $(FIGURES) $(if $(FULL),--full) $$([ ! -e $(TRACES)/symbols ] || echo --traces $(TRACES))
 
 # ---- tests ----
 
@@ -313,6 +309,7 @@ tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
 	$(STEP) "tiny bench of filebench's loads" $(RELEASE)/bypath bench melo --quick
 	$(STEP) "tiny bench of ByVFS's figures" $(RELEASE)/bypath bench byvfs --quick --in /dev/shm
+	$(STEP) "tiny bench of DenseFS's figures" $(RELEASE)/bypath bench densefs --quick --figure 4 --figure inode --in /dev/shm
 	@if [ -e /usr/include/fuse3/fuse.h ]; then $(STEP) 'tiny bench of FUSE file systems' $(RELEASE)/bypath bench directfuse --quick; \
 	else echo 'skip tiny bench of FUSE file systems: libfuse3-dev is not installed: LEFT OUT, not passed'; fi
 

@@ -7,6 +7,17 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+/// Where the image and the kernel's file systems beside it are.
+#[derive(clap::Args, Debug)]
+pub struct Places {
+    /// Directory for the image, and of the first file system to compare with
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub image_dir: PathBuf,
+    /// Directory of the second one
+    #[arg(long = "in", value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub directory: PathBuf,
+}
+
 /// What every paper's benchmark takes.
 #[derive(clap::Args, Debug, Default)]
 pub struct Output {
@@ -108,7 +119,8 @@ fn load() -> String {
     text.split(' ').next().unwrap_or("?").to_string()
 }
 
-fn shown(value: Option<f64>) -> String {
+/// A number as people read it.
+pub fn shown(value: Option<f64>) -> String {
     match value {
         None => "–".into(),
         Some(value) if value == 0.0 || value.abs() >= 100.0 => format!("{value:.0}"),

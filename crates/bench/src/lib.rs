@@ -1,4 +1,4 @@
-//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`], [`directfs`], [`melo`]); in
+//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`], [`directfs`], [`densefs`], [`melo`]); in
 //! instructions and cache lines, against budgets ([`budget`]).
 //!
 //! | file | |
@@ -12,14 +12,18 @@
 //! | `directfuse/` | FUSE file systems by every way |
 //! | `byvfs/` | an image behind the caches that ByVFS compares |
 //! | `directfs/` | an image beside the kernel's file systems, as DirectFS compares them |
+//! | `densefs/` | lines that calls touch, by whom; code between calls; inodes; misses of `grep` |
+//! | `figures/` | all papers' figures, and the page beside their numbers |
 //! | `melo/` | filebench's loads, and overwrites that are whole, as MeLo@V compares them |
 
 pub mod budget;
 pub mod byvfs;
 mod calls;
+pub mod densefs;
 pub mod directfs;
 mod directfuse;
 mod figure;
+pub mod figures;
 pub mod melo;
 mod plot;
 mod report;

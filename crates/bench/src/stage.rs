@@ -21,6 +21,13 @@ impl Drop for Directory {
     }
 }
 
+/// A fresh image.
+pub fn make_image(path: &Path, limit: u64) -> Result<(), String> {
+    let text = format!("{}\0", path.display());
+    let options = engine::mkfs::Options { limit, force: true, ..Default::default() };
+    engine::mkfs::make(text.as_bytes(), &options).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// The kernel forgets the names and inodes that it has cached and can read again; for all programs of the machine.
 pub fn drop_dentries() -> std::io::Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2")

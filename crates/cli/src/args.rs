@@ -717,6 +717,20 @@ pub enum BenchWhat {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
+    /// Lines of memory that calls touch, and by which functions; code between calls; inodes; `grep`: as DenseFS looks at them
+    #[command(disable_help_flag = true)]
+    Densefs {
+        /// Options: see `bypath bench densefs --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// All figures of the five papers, beside the papers' numbers: tables and one page
+    #[command(disable_help_flag = true)]
+    Figures {
+        /// Options: see `bypath bench figures --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
     /// Calls and programs on an image behind the caches that ByVFS compares, beside the kernel's file systems
     #[command(disable_help_flag = true)]
     Byvfs {

@@ -111,8 +111,14 @@ impl Fs {
         Err(corrupt("own edentry of a directory", offset))
     }
 
-    /// The name of directory `dir` in its parent; its length. One step of `getcwd`.
+    /// The name of directory `dir` in its parent; its length.
     pub fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize> {
+        self.step_up(cx, dir, name).map(|(len, _)| len)
+    }
+
+    /// The name of directory `dir` in its parent, its length, and the parent: one step of `getcwd`. Both are of one moment, from
+    /// one look at the directory's own edentry.
+    pub fn step_up(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<(usize, Node)> {
         self.directory(cx, dir)?;
         let offset = node_offset(dir.id);
         let mut buffer = NameBuffer::new();
@@ -123,6 +129,8 @@ impl Fs {
             if own == 0 {
                 return Err(Errno::ENOENT.into());
             }
+            // Before the name and after it: an edentry's place may be another name's, and this directory's again, in between.
+            let before = self.edentry(own)?.parent.load(Acquire);
             let entry = self.read_edentry(own, &mut buffer);
             fence(Acquire);
             if word.load(Relaxed) != own {
@@ -130,12 +138,22 @@ impl Fs {
             }
             self.still(dir.id)?;
             let entry = entry?;
-            if node_offset(entry.child) != offset {
+            if node_offset(entry.child) != offset || entry.parent != before {
                 continue;
             }
+            let parent = self.node_at(entry.parent);
+            fence(Acquire);
+            // The parent was that directory only if it still is the parent.
+            let after = self.edentry(own)?;
+            let is_same = after.parent.load(Relaxed) == entry.parent && after.child.load(Relaxed) == entry.child;
+            fence(Acquire);
+            if !is_same || word.load(Relaxed) != own {
+                continue;
+            }
+            self.still(dir.id)?;
             let found = buffer.bytes(entry.head.name_len);
             name[..found.len()].copy_from_slice(found);
-            return Ok(found.len());
+            return Ok((found.len(), parent?));
         }
         Err(Errno::ENOENT.into())
     }

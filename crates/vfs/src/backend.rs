@@ -102,8 +102,13 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node>;
 
     /// The name of directory `dir` in its parent, into `name`; length in bytes.
-    /// `ENOENT` for the root and for a removed directory. One step of `getcwd`.
+    /// `ENOENT` for the root and for a removed directory.
     fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
+
+    /// [`name_of`](Backend::name_of) and [`parent`](Backend::parent) at once: one step of `getcwd`.
+    fn step_up(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<(usize, Node)> {
+        Ok((self.name_of(cx, dir, name)?, self.parent(cx, dir)?))
+    }
 
     /// Attributes; needs no permission on the node.
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr>;

@@ -1,7 +1,7 @@
 //! The worker: makes single calls for the counters to watch.
 
 use crate::calls::{Api, Calls, text};
-use libc::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY};
+use libc::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, c_int, c_void};
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -152,9 +152,9 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// In the image's root.
-    fn new(image: &str) -> Result<Hand, String> {
-        let hand = Hand::on(Api::open(&text(image.into()))?, "/", "");
+    /// In the image's root, with so many new names.
+    fn new(image: &str, most: usize) -> Result<Hand, String> {
+        let hand = Hand::on(Api::open(&text(image.into()))?, "/", "", most);
         hand.make_files();
         Ok(hand)
     }
@@ -163,19 +163,19 @@ impl Hand {
     fn inside(image: &str, directory: &str) -> Result<Hand, String> {
         let api = Api::open(&text(image.into()))?;
         good(api.chdir(&text(format!("/{directory}"))));
-        Ok(Hand::on(api, "/", ""))
+        Ok(Hand::on(api, "/", "", MOST))
     }
 
     /// In the image's root, which is mounted beside others, by absolute paths.
     fn among(image: &str, others: &[&CStr]) -> Result<Hand, String> {
         let root = format!("{}/", Api::AMONG.to_string_lossy());
-        let hand = Hand::on(Api::among(&text(image.into()), others)?, &root, &root);
+        let hand = Hand::on(Api::among(&text(image.into()), others)?, &root, &root, MOST);
         hand.make_files();
         Ok(hand)
     }
 
     /// With an image whose root is `root`, and names that begin with `at`.
-    fn on(api: Api, root: &str, at: &str) -> Hand {
+    fn on(api: Api, root: &str, at: &str, most: usize) -> Hand {
         let names = |kind: &str, count: usize| (0..count).map(|i| text(format!("{at}{kind}{i:07}"))).collect::<Vec<_>>();
         let data = api.open(&text(format!("{root}data")), O_RDWR | O_CREAT);
         let log = api.open(&text(format!("{root}log")), O_WRONLY | O_CREAT | O_APPEND);
@@ -190,8 +190,8 @@ impl Hand {
             long: turns(|i| format!("{at}{i:060}")),
             longer: turns(|i| format!("{at}{i:0200}")),
             missing: turns(|i| format!("{at}none{i:07}")),
-            fresh: names("new", MOST),
-            moved: names("moved", MOST),
+            fresh: names("new", most),
+            moved: names("moved", most),
             data,
             log,
             block,
@@ -233,6 +233,19 @@ fn bypath_measured(hand: &mut Hand, call: Call, from: usize, to: usize) {
     }
 }
 
+/// Address of a function in this program's file.
+pub fn measured() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+        // SAFETY: the linker gives an object, the program itself first; `out` is the word below.
+        unsafe { *out.cast::<u64>() = (*info).dlpi_addr };
+        1
+    }
+    let mut bias = 0u64;
+    // SAFETY: the function and its argument.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut bias).cast()) };
+    (bypath_measured as *const () as u64).wrapping_sub(bias)
+}
+
 /// Four stores to one place, one after the other: what lackey's reader looks for.
 #[inline(never)]
 pub fn mark() {
@@ -248,7 +261,7 @@ pub const LOOKS: usize = 9;
 /// Calls that warm up.
 pub const WARM: usize = 64;
 
-/// `callgrind N IMAGE`, `in DIRECTORY N IMAGE`, `among SETTING N IMAGE`, `lackey IMAGE`, `fill N IMAGE`.
+/// `callgrind N IMAGE`, `in DIRECTORY N IMAGE`, `among SETTING N IMAGE`, `lackey [few] IMAGE`, `fill N IMAGE`.
 ///
 /// In a thread of its own, whose stack and heap begin at the border of a page: those of
 /// the first one lie as arguments and environment are long, and so do the lines they touch.
@@ -262,7 +275,7 @@ fn work(args: &[String]) -> Result<(), String> {
     let number = |text: &str| text.parse::<usize>().map_err(|e| format!("{text}: {e}"));
     match words[..] {
         ["callgrind", n, image] => {
-            let hand = Hand::new(image)?;
+            let hand = Hand::new(image, MOST)?;
             count(hand, CALLS.iter(), number(n)?)
         }
         ["in", directory, n, image] => {
@@ -274,7 +287,9 @@ fn work(args: &[String]) -> Result<(), String> {
             let hand = Hand::among(image, others)?;
             count(hand, CALLS.iter().filter(|(name, _)| FLAT.contains(name)), number(n)?)
         }
-        ["lackey", image] => look(Hand::new(image)?),
+        ["lackey", image] => look(Hand::new(image, MOST)?),
+        // Every name that is made is a thousand lines of the trace.
+        ["lackey", "few", image] => look(Hand::new(image, WARM + LOOKS)?),
         ["fill", n, image] => fill(image, number(n)?),
         _ => Err(format!("worker: {words:?}")),
     }
@@ -294,6 +309,8 @@ fn count<'a>(mut hand: Hand, calls: impl Iterator<Item = &'a (&'static str, Call
 }
 
 fn look(mut hand: Hand) -> Result<(), String> {
+    // By which the functions' addresses are known.
+    println!("{:x}", bypath_measured as *const () as usize);
     for (_, call) in CALLS {
         for i in 0..WARM {
             call(&mut hand, i);

@@ -32,10 +32,26 @@ pub struct Access {
     pub kind: Kind,
     /// Where.
     pub address: u64,
+    /// Bytes.
+    pub size: u8,
+}
+
+impl Access {
+    /// That of a line of the trace, if it is one.
+    pub fn of_line(line: &[u8]) -> Option<Access> {
+        let (kind, rest) = match line {
+            [b'I', b' ', b' ', rest @ ..] => (Kind::Code, rest),
+            [b' ', b'L', b' ', rest @ ..] => (Kind::Load, rest),
+            [b' ', b'S' | b'M', b' ', rest @ ..] => (Kind::Store, rest),
+            _ => return None,
+        };
+        let (address, size) = std::str::from_utf8(rest).ok()?.trim_end().split_once(',')?;
+        Some(Access { kind, address: u64::from_str_radix(address, 16).ok()?, size: size.parse().ok()? })
+    }
 }
 
 /// All accesses between two marks, in order.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Look(pub Vec<Access>);
 
 impl Look {
@@ -51,11 +67,12 @@ impl Look {
     }
 }
 
-/// Runs a worker under lackey; `each` is given what it looks at.
-pub fn looks(scratch: &Scratch, worker: &[&str], image: &Path, each: &mut dyn FnMut(Look)) -> Result<(), String> {
+/// Runs a worker under lackey; `each` is given what it looks at. What the worker prints, which is a few lines.
+pub fn looks(scratch: &Scratch, worker: &[&str], image: &Path, each: &mut dyn FnMut(Look)) -> Result<String, String> {
     let tool = ["--tool=lackey".to_string(), "--trace-mem=yes".into(), "--basic-counts=no".into()];
     let mut command = scratch.valgrind(&tool, worker, image)?;
-    let mut child = command.stderr(Stdio::piped()).spawn().map_err(|e| format!("valgrind: {e}"))?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("valgrind: {e}"))?;
     let Some(trace) = child.stderr.take() else { return Err("valgrind: no pipe".into()) };
     let mut looks = Looks::default();
     let mut reader = BufReader::with_capacity(1 << 20, trace);
@@ -64,8 +81,9 @@ pub fn looks(scratch: &Scratch, worker: &[&str], image: &Path, each: &mut dyn Fn
         looks.line(&line, each);
         line.clear();
     }
-    let status = child.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("lackey: {status}")) }
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(printed) } else { Err(format!("lackey: {}", output.status)) }
 }
 
 /// Code and data lines of every call: the median of its looks, without what its
@@ -110,19 +128,11 @@ struct Looks {
 
 impl Looks {
     fn line(&mut self, line: &[u8], each: &mut dyn FnMut(Look)) {
-        let (kind, rest) = match line {
-            [b'I', b' ', b' ', rest @ ..] => (Kind::Code, rest),
-            [b' ', b'L', b' ', rest @ ..] => (Kind::Load, rest),
-            [b' ', b'S' | b'M', b' ', rest @ ..] => (Kind::Store, rest),
-            _ => return,
-        };
-        let Some(comma) = rest.iter().position(|&b| b == b',') else { return };
-        let Some(address) = std::str::from_utf8(&rest[..comma]).ok().and_then(|t| u64::from_str_radix(t, 16).ok()) else {
-            return;
-        };
-        if kind == Kind::Code {
+        let Some(access) = Access::of_line(line) else { return };
+        let address = access.address;
+        if access.kind == Kind::Code {
             if self.inside {
-                self.look.0.push(Access { kind, address });
+                self.look.0.push(access);
             }
             return;
         }
@@ -138,7 +148,7 @@ impl Looks {
             }
             self.inside = !self.inside;
         } else if self.inside {
-            self.look.0.push(Access { kind, address });
+            self.look.0.push(access);
         }
     }
 }

@@ -8,38 +8,36 @@
 //! | `image.rs` | an image as a backend behind them |
 //! | `place.rs` | the ways to it, and directories of the kernel's, called by number |
 //! | `tree.rs` | the five programs, by the calls that they make |
+//! | `real.rs` | the programs themselves, on an image and in directories |
 //! | `rounds.rs` | the figures: calls and programs, by each way in turn |
 
 mod cache;
 mod image;
 mod place;
+mod real;
 mod rounds;
 mod tree;
 
 pub use cache::{AGE_NS, Cache, SLOTS};
 pub use image::{CachedImage, Caching};
 
-use crate::figure::Output;
+use crate::figure::{Output, Places};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The figures that there are.
-const FIGURES: [&str; 5] = ["1", "3", "4", "table1", "getcwd"];
+const FIGURES: [&str; 6] = ["1", "3", "4", "table1", "programs", "getcwd"];
 
 /// `bypath bench byvfs`.
 #[derive(clap::Parser, Debug)]
 #[command(
     name = "bypath bench byvfs",
-    about = "ByVFS's figures 1, 3, 4, table1 and getcwd: an image by the engine alone, behind an inode cache, behind a dentry and inode cache, beside the kernel's file systems",
+    about = "ByVFS's figures 1, 3, 4, table1, programs and getcwd: an image by the engine alone, behind an inode cache, behind a dentry and inode cache, beside the kernel's file systems",
     disable_version_flag = true
 )]
 struct Options {
-    /// Directory for the image, and of the first file system to compare with
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    image_dir: PathBuf,
-    /// Directory of the second one
-    #[arg(long = "in", value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
+    #[command(flatten)]
+    places: Places,
     /// Files of the directory in which calls are timed
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     files: usize,

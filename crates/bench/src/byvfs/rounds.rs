@@ -33,8 +33,8 @@ struct Stage {
 
 impl Stage {
     fn new(options: &Options, report: &mut Report) -> Result<Stage, String> {
-        let directories =
-            [(&options.image_dir, "byvfs"), (&options.directory, "byvfs-2")].map(|(dir, name)| Directory::new(dir, name));
+        let directories = [(&options.places.image_dir, "byvfs"), (&options.places.directory, "byvfs-2")]
+            .map(|(dir, name)| Directory::new(dir, name));
         let directories = directories.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<String> = WAYS.iter().map(|way| way.to_string()).collect();
         names.extend(directories.iter().map(|dir| kind_of(&dir.0)));
@@ -45,7 +45,7 @@ impl Stage {
         }
         report.left_out.push(format!("cold calls on {}: its names are in the kernel's dentry cache only", names[3]));
         let kernel = directories.iter().map(|dir| Place::Kernel(dir.0.clone())).collect();
-        Ok(Stage { image: Image::new(&options.image_dir)?, kernel, names, _directories: directories, drops })
+        Ok(Stage { image: Image::new(&options.places.image_dir)?, kernel, names, _directories: directories, drops })
     }
 
     fn place(&self, way: usize) -> &Place {
@@ -306,6 +306,13 @@ pub(super) fn run(options: &Options) -> Result<Report, String> {
     if ["1", "4", "table1"].into_iter().any(wants) {
         let figures = programs(&mut stage, options)?;
         report.figures.extend(figures.into_iter().filter(|figure| wants(figure.figure)));
+    }
+    if wants("programs") {
+        let (entries, rounds) = if options.output.quick { (200, 1) } else { (options.entries, 5) };
+        match super::real::programs(&options.places, &Tree::like(&options.tree, entries)?, rounds) {
+            Ok(figure) => report.figures.push(figure),
+            Err(why) => report.left_out.push(format!("programs themselves: {why}")),
+        }
     }
     if wants("getcwd") {
         report.figures.push(getcwd(&stage, options)?);

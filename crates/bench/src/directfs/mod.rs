@@ -5,34 +5,38 @@
 //! | `single.rs` | stat, create, rename, delete, cold and warm; small files |
 //! | `scaling.rs` | threads and processes, in one directory and in many; filebench's loads |
 //! | `shared.rs` | lines of memory that calls of two threads both write |
+//! | `caches.rs` | what these lines cost n processors, simulated |
 
+mod caches;
 mod scaling;
 mod shared;
 mod single;
 
 use crate::calls::{Api, Calls, Libc, text};
-use crate::figure::{Output, Report};
-use crate::stage::{Directory, drop_dentries, kind_of};
+use crate::figure::{Output, Places, Report};
+use crate::stage::{Directory, drop_dentries, kind_of, make_image};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The figures that there are.
-const FIGURES: [&str; 5] = ["78", "scaling", "shared", "small", "filebench"];
+const FIGURES: [&str; 7] = ["78", "dax", "scaling", "shared", "caches", "small", "filebench"];
 
 /// `bypath bench directfs`.
 #[derive(clap::Parser, Debug)]
 #[command(
     name = "bypath bench directfs",
-    about = "DirectFS's figures 78 (single calls), scaling, shared, small and filebench: an image beside the kernel's file systems",
+    about = "DirectFS's figures 78 (single calls), dax, scaling, shared, caches, small and filebench: an image beside the kernel's file systems",
     disable_version_flag = true
 )]
 struct Options {
-    /// Directory for the image, and of the first file system to compare with
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    image_dir: PathBuf,
-    /// Directory of the second one
-    #[arg(long = "in", value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    directory: PathBuf,
+    #[command(flatten)]
+    places: Places,
+    /// Rounds that count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// What `demo/vm/run.sh DIR` has written, for ext4-dax
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -82,7 +86,7 @@ struct Stage {
 impl Stage {
     fn new(options: &Options, report: &mut Report) -> Result<Stage, String> {
         let home = std::env::current_dir().map_err(|e| e.to_string())?;
-        let directories = [&options.image_dir, &options.image_dir, &options.directory];
+        let directories = [&options.places.image_dir, &options.places.image_dir, &options.places.directory];
         let directories = directories.iter().zip(["directfs-image", "directfs", "directfs-2"]);
         let made: Vec<Directory> = directories.map(|(dir, name)| Directory::new(dir, name)).collect::<Result<_, _>>()?;
         let image = made[0].0.join("image");
@@ -113,10 +117,23 @@ impl Drop for Stage {
     }
 }
 
-fn make_image(path: &Path, limit: u64) -> Result<(), String> {
-    let text = format!("{}\0", path.display());
-    let options = engine::mkfs::Options { limit, force: true, ..Default::default() };
-    engine::mkfs::make(text.as_bytes(), &options).map_err(|error| format!("{}: {error}", path.display()))
+/// How much is done.
+#[derive(Clone, Copy)]
+enum Rounds {
+    /// One round of little work.
+    Quick,
+    /// So many.
+    Whole(usize),
+}
+
+impl Rounds {
+    /// Work of a round, of the two that are given, and how many rounds.
+    fn of<T>(self, quick: T, whole: T) -> (T, usize) {
+        match self {
+            Rounds::Quick => (quick, 1),
+            Rounds::Whole(rounds) => (whole, rounds),
+        }
+    }
 }
 
 fn good(result: i32) -> i32 {
@@ -132,27 +149,33 @@ fn run(words: &[&str], options: &Options) -> Result<Report, String> {
     options.output.check(&FIGURES)?;
     let mut report = Report::new("DirectFS");
     let stage = Stage::new(options, &mut report)?;
-    let quick = options.output.quick;
+    let rounds = if options.output.quick { Rounds::Quick } else { Rounds::Whole(options.rounds.into()) };
     let wants = |figure: &str| options.output.wants(figure);
     if wants("78") {
-        report.figures.push(single::calls(&stage, quick)?);
+        report.figures.push(single::calls(&stage, rounds)?);
     }
     if wants("small") {
-        report.figures.extend(single::small(&stage, quick)?);
+        report.figures.extend(single::small(&stage, rounds)?);
     }
     if wants("scaling") {
-        report.figures.push(scaling::calls(&stage, words, quick)?);
+        report.figures.push(scaling::calls(&stage, words, rounds)?);
     }
-    if wants("shared") {
+    if wants("shared") || wants("caches") {
         match shared::lines(&stage, words) {
-            Ok(figure) => report.figures.push(figure),
+            Ok(figures) => report.figures.extend(figures.into_iter().filter(|figure| wants(figure.figure))),
             Err(why) => report.left_out.push(format!("lines that two threads write: {why}")),
         }
     }
     if wants("filebench") {
-        report.figures.push(scaling::filebench(&stage, quick)?);
+        report.figures.push(scaling::filebench(&stage, rounds)?);
     }
-    report.left_out.push("ext4-dax and NOVA: they need a kernel with memory for them (a virtual machine)".into());
+    if wants("dax") {
+        match &options.traces {
+            Some(dir) => report.figures.push(crate::densefs::dax(words, dir)?),
+            None => report.left_out.push("ext4-dax: --traces names no directory; `demo/vm/run.sh` makes one".into()),
+        }
+    }
+    report.left_out.push("NOVA: no kernel of today has it".into());
     Ok(report)
 }
 
@@ -161,9 +184,10 @@ fn run(words: &[&str], options: &Options) -> Result<Report, String> {
 pub fn directfs(words: &[&str], args: &[OsString]) -> Result<u8, String> {
     if args.first().is_some_and(|a| a == "--worker") {
         let args: Vec<String> = args[1..].iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        return match args[..] {
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        return match words[..] {
             ["lines", image] => shared::serve(image),
+            ["lackey", "few", _] => crate::budget::serve(&args),
             ["scaling", kind, path, who, n, many] => scaling::serve(&Way::of_words(kind, path), who, n, many == "many"),
             _ => Err(format!("worker: {args:?}")),
         }

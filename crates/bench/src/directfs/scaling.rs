@@ -1,6 +1,6 @@
 //! Many at once: threads of one process, processes of one thread each.
 
-use super::{Stage, Way, done, good};
+use super::{Rounds, Stage, Way, done, good};
 use crate::calls::{Calls, text};
 use crate::figure::Figure;
 use crate::melo;
@@ -118,8 +118,8 @@ fn processes(way: &Way, words: &[&str], processes: usize, n: usize, many: bool) 
 }
 
 /// Throughput of create, look-up and delete.
-pub fn calls(stage: &Stage, words: &[&str], quick: bool) -> Result<Figure, String> {
-    let (n, rounds) = if quick { (50, 1) } else { (10_000, 5) };
+pub fn calls(stage: &Stage, words: &[&str], rounds: Rounds) -> Result<Figure, String> {
+    let (n, rounds) = rounds.of(50, 10_000);
     let title = format!("calls at once, {n} by each, the best of {rounds} rounds");
     let mut figure = Figure::new("scaling", title, "million calls a second", &stage.columns());
     for many in [false, true] {
@@ -161,16 +161,21 @@ pub fn calls(stage: &Stage, words: &[&str], quick: bool) -> Result<Figure, Strin
 }
 
 /// Filebench's varmail and fileserver.
-pub fn filebench(stage: &Stage, quick: bool) -> Result<Figure, String> {
+pub fn filebench(stage: &Stage, rounds: Rounds) -> Result<Figure, String> {
     let directories = [&stage.directories[1].0, &stage.directories[2].0];
-    let counts: &[usize] = if quick { &[1] } else { &[1, 2, 4, 8, 16] };
+    let (counts, rounds): (&[usize], _) = rounds.of(&[1], &[1, 2, 4, 8, 16]);
+    let quick = counts.len() == 1;
     let image = stage.image().with_file_name("filebench");
-    super::make_image(&image, 8 << 30)?;
+    crate::stage::make_image(&image, 8 << 30)?;
     let mut figure = Figure::new("filebench", "filebench's loads by threads", "thousand operations a second", &stage.columns());
     for load in ["varmail", "fileserver"] {
-        for (threads, speeds) in
-            counts.iter().zip(melo::speeds(load, &image, directories.map(|dir| dir.as_path()), counts, quick)?)
-        {
+        for (threads, speeds) in counts.iter().zip(melo::speeds(
+            load,
+            &image,
+            directories.map(|dir| dir.as_path()),
+            counts,
+            (!quick).then_some(rounds.min(3)),
+        )?) {
             figure.row(format!("{load}, {threads} threads"), speeds.into_iter().map(|speed| Some(speed / 1e3)).collect());
         }
     }

@@ -1,6 +1,6 @@
 //! Single calls by one thread, each way in turn.
 
-use super::{Stage, Way, done, good};
+use super::{Rounds, Stage, Way, done, good};
 use crate::calls::{Calls, text};
 use crate::figure::Figure;
 use crate::stage::drop_dentries;
@@ -21,8 +21,8 @@ fn put(place: &mut Option<f64>, value: f64) {
 }
 
 /// Slide 78: in a directory of its own, on `files` files.
-pub fn calls(stage: &Stage, quick: bool) -> Result<Figure, String> {
-    let (files, rounds) = if quick { (100, 1) } else { (10_000, 5) };
+pub fn calls(stage: &Stage, rounds: Rounds) -> Result<Figure, String> {
+    let (files, rounds) = rounds.of(100, 10_000);
     let names = |kind: &str| (0..files).map(|i| text(format!("{kind}{i:06}"))).collect::<Vec<_>>();
     let (names, moved) = (names("f"), names("m"));
     let mut least = [[[None; 3]; 4]; 2];
@@ -97,8 +97,8 @@ fn one(calls: &dyn Calls, call: &str, names: &[CString], moved: &[CString]) {
 }
 
 /// Small files: written (made, written, closed) and read (opened, read, closed).
-pub fn small(stage: &Stage, quick: bool) -> Result<Vec<Figure>, String> {
-    let (files, rounds) = if quick { (10, 1) } else { (2000, 5) };
+pub fn small(stage: &Stage, rounds: Rounds) -> Result<Vec<Figure>, String> {
+    let (files, rounds) = rounds.of(10, 2000);
     let names: Vec<CString> = (0..files).map(|i| text(format!("small{i:06}"))).collect();
     let title = |what| format!("small files, {what}, {files} of each size, the least of {rounds} rounds");
     let mut figures = [

@@ -41,6 +41,9 @@ struct Options {
     /// Draws the bandwidths
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Rounds that count; of bandwidth three times as many
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
     /// One round of little work
     #[arg(long)]
     quick: bool,

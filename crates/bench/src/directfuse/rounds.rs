@@ -89,10 +89,14 @@ impl Results {
 const ONCE: [&str; 3] = ["dummy write", "dummy read", "stat"];
 
 /// Rounds that count, and of bandwidth, where one takes some 10 ms, in which the machine writes back or waits for its host.
-const ROUNDS: (usize, usize) = (7, 21);
+fn rounds_of(options: &Options) -> (usize, usize) {
+    let rounds = usize::from(options.rounds);
+    if options.quick { (1, 1) } else { (rounds, rounds * 3) }
+}
 
-fn jobs(quick: bool) -> Vec<Job> {
-    let (rounds, rounds_of_bulk) = if quick { (1, 1) } else { ROUNDS };
+fn jobs(options: &Options) -> Vec<Job> {
+    let (rounds, rounds_of_bulk) = rounds_of(options);
+    let quick = options.quick;
     let (sizes, total, n): (&[usize], usize, usize) = if quick {
         (&[4 << 10, 64 << 10, 1 << 20], 2 << 20, 200)
     } else {
@@ -167,7 +171,7 @@ pub fn run(options: &Options) -> Result<Results, String> {
     }
     let (mut rows, mut line_ns) = (Vec::new(), Vec::new());
     for (at, medium) in media.iter_mut().enumerate() {
-        for job in jobs(options.quick).into_iter().filter(|job| at == 0 || !ONCE.contains(&job.name)) {
+        for job in jobs(options).into_iter().filter(|job| at == 0 || !ONCE.contains(&job.name)) {
             let mut all: Vec<Vec<Spent>> = medium.ways.iter().map(|_| Vec::new()).collect();
             for round in 0..=job.rounds {
                 if job.name.starts_with("dummy") {
@@ -208,7 +212,7 @@ pub fn run(options: &Options) -> Result<Results, String> {
     }
     line_ns.sort_unstable_by(f64::total_cmp);
     let media = media.iter().map(|medium| medium.name.clone()).collect();
-    let rounds =
-        if options.quick { "one round".into() } else { format!("medians of {} rounds, of bandwidth {}", ROUNDS.0, ROUNDS.1) };
+    let (rounds, bulk) = rounds_of(options);
+    let rounds = if options.quick { "one round".into() } else { format!("medians of {rounds} rounds, of bandwidth {bulk}") };
     Ok(Results { machine: format!("{}; {rounds}", processor()), media, rows, line_ns })
 }

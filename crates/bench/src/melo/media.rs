@@ -35,8 +35,9 @@ impl Drop for Loop {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(dir: &Path) -> Result<Scratch, String> {
-        let path = dir.join(format!("bypath-bench-melo-{}", std::process::id()));
+    /// For the kernel's files or for images, which may be in the same directory.
+    fn new(dir: &Path, what: &str) -> Result<Scratch, String> {
+        let path = dir.join(format!("bypath-bench-melo-{what}-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Scratch(path))
     }
@@ -81,7 +82,7 @@ fn image(name: &str, dir: &Path, options: &CStr) -> Result<Medium, String> {
 
 /// All media, in the order of the table's columns; what was left out, and why. The directories that they are in go last.
 pub fn open(options: &Options) -> Result<(Media, Vec<String>), String> {
-    let (disk, memory) = (Scratch::new(&options.directory)?, Scratch::new(&options.image_dir)?);
+    let (disk, memory) = (Scratch::new(&options.directory, "files")?, Scratch::new(&options.image_dir, "images")?);
     let (mut media, mut left_out) = (Vec::new(), Vec::new());
     let kind = kind_of(&disk.0);
     for (name, syncs) in [(kind.clone(), true), (format!("{kind}, no syncs"), false)] {

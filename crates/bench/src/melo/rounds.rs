@@ -146,14 +146,14 @@ pub fn speeds(
     image: &Path,
     directories: [&Path; 2],
     threads: &[usize],
-    quick: bool,
+    whole: Option<usize>,
 ) -> Result<Vec<Vec<f64>>, String> {
-    let (rounds, time) = if quick { (1, 50) } else { (3, 500) };
+    let (rounds, time) = whole.map_or((1, 50), |rounds| (rounds, 500));
     let load = LOADS.iter().find(|load| load.name == name).ok_or_else(|| format!("no load {name}"))?;
     let mut ways = vec![Way::image("image", image, c"")?];
     ways.extend(directories.map(|dir| Way::directory("directory", dir, true)));
     // Of fileserver's files one in ten, as `bench melo` has them.
-    let scale = if quick {
+    let scale = if whole.is_none() {
         100
     } else if load.files > 1000 {
         10
@@ -169,7 +169,7 @@ pub fn speeds(
     for number in 0..rounds {
         for (row, &threads) in threads.iter().enumerate() {
             for (at, way) in ways.iter().enumerate() {
-                let [speed, _] = round(way, load, &all[at], (number + 1, threads), Duration::from_millis(time));
+                let [speed, _] = round(way, load, &all[at], (number as u64 + 1, threads), Duration::from_millis(time));
                 best[row][at] = best[row][at].max(speed);
             }
         }

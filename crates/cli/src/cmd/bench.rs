@@ -15,6 +15,11 @@ pub fn run(what: BenchWhat) -> Result<u8> {
         BenchWhat::Melo { options } => ::bench::melo::melo(&options).map_err(|what| Failure::new(format!("bench melo: {what}"))),
         BenchWhat::Directfs { options } => ::bench::directfs::directfs(&["bench", "directfs"], &options)
             .map_err(|what| Failure::new(format!("bench directfs: {what}"))),
+        BenchWhat::Densefs { options } => ::bench::densefs::densefs(&["bench", "densefs"], &options)
+            .map_err(|what| Failure::new(format!("bench densefs: {what}"))),
+        BenchWhat::Figures { options } => {
+            ::bench::figures::figures(&options).map_err(|what| Failure::new(format!("bench figures: {what}")))
+        }
         BenchWhat::Byvfs { options } => {
             ::bench::byvfs::byvfs(&options).map_err(|what| Failure::new(format!("bench byvfs: {what}")))
         }

@@ -111,8 +111,7 @@ impl Fs {
         let (place, mode, words) = self.consistent(cx, cached, node.id, read).ok()?;
         let len = (mode >> 24) as usize;
         if mode >> 16 & 0xff == Kind::Directory as u32 {
-            let parent = self.parent_of(cx, node).ok().filter(|parent| parent.id != node.id)?;
-            return self.name_of(cx, node, name).ok().map(|len| (parent.id, len));
+            return self.step_up(cx, node, name).ok().map(|(len, parent)| (parent.id, len));
         }
         if place != 0 && len != 0 && len <= size_of_val(&words) {
             for (bytes, word) in name.chunks_mut(8).zip(words) {

@@ -294,8 +294,8 @@ fn directory_len(cx: &Cx, mount: &Mount, mut node: Node) -> base::Result<usize> 
     let mut name = [0u8; 255];
     let mut len = mount.prefix().len();
     while node != mount.root {
-        len += 1 + mount.backend.name_of(cx, node, &mut name)?;
-        node = mount.backend.parent(cx, node)?;
+        let (name_len, parent) = mount.backend.step_up(cx, node, &mut name)?;
+        (len, node) = (len + 1 + name_len, parent);
         if len > LONGEST {
             return err(Errno::ENAMETOOLONG);
         }
@@ -316,9 +316,9 @@ pub(crate) fn put_before(out: &mut [u8], at: &mut usize, name: &[u8]) -> base::R
 pub(crate) fn put_directory_before(out: &mut [u8], at: &mut usize, cx: &Cx, mount: &Mount, mut node: Node) -> base::Result<()> {
     let mut name = [0u8; 255];
     while node != mount.root {
-        let len = mount.backend.name_of(cx, node, &mut name)?;
+        let (len, parent) = mount.backend.step_up(cx, node, &mut name)?;
         put_before(out, at, &name[..len])?;
-        node = mount.backend.parent(cx, node)?;
+        node = parent;
     }
     let prefix = mount.prefix();
     let start = at.checked_sub(prefix.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;

@@ -87,6 +87,10 @@ impl Backend for Native {
         self.0.name_of(cx, dir, name)
     }
 
+    fn step_up(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<(usize, Node)> {
+        self.0.step_up(cx, dir, name)
+    }
+
     #[inline]
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
         self.0.attr(cx, node)

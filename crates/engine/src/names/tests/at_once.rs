@@ -1,6 +1,7 @@
 //! Operations on names by several threads and processes at once.
 
 use super::*;
+use core::sync::atomic::AtomicBool;
 use openfiles::Handover;
 
 /// Goal: threads that create, rename and remove in the same directories at once
@@ -152,6 +153,41 @@ fn no_name_is_made_in_a_directory_removed() {
             }
         });
     }
+}
+
+/// Goal: the name and the parent of a step of `getcwd` are of one moment. Method: a directory goes to and fro between two, under another
+/// name in each, while another thread asks.
+#[test]
+fn a_step_up_is_of_one_moment() {
+    let test = TestFs::new(64 * MIB);
+    let (cx, root, fs) = (test.cx(), test.root_node(), test.fs);
+    let [a, b] = [b"a", b"b"].map(|name| test.create(&cx, root, name, &new(Kind::Directory)).unwrap());
+    let dir = test.create(&cx, a, b"in a", &new(Kind::Directory)).unwrap();
+    let ended = &AtomicBool::new(false);
+    let mut torn = None;
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(move || {
+            let own = Thread::new();
+            let cx = Cx { cred: Cred::ROOT, umask: 0o022, thread: &own };
+            while !ended.load(SeqCst) {
+                fs.rename(&cx, a, b"in a", b, b"there, in b", RenameMode::Replace).unwrap();
+                fs.rename(&cx, b, b"there, in b", a, b"in a", RenameMode::Replace).unwrap();
+            }
+            fs.give_lane_back(&own);
+        });
+        let (mut name, mut last, mut moves) = ([0; 255], a.id, 0);
+        while moves < 1000 && torn.is_none() && !mover.is_finished() {
+            let Ok((len, parent)) = test.step_up(&cx, dir, &mut name) else { break };
+            let expected = if parent.id == a.id { &b"in a"[..] } else { b"there, in b" };
+            moves += u32::from(parent.id != last);
+            last = parent.id;
+            torn = (&name[..len] != expected).then_some(parent.id);
+        }
+        ended.store(true, SeqCst);
+        assert!(moves == 1000 || torn.is_some(), "{moves} moves seen");
+    });
+    assert_eq!(torn, None, "the name and the parent do not fit");
+    assert_eq!(errno(test.step_up(&cx, root, &mut [0; 255])), Errno::ENOENT);
 }
 
 /// Goal: a rename removes the old name where it stands, also when a split moves
