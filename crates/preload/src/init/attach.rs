@@ -125,6 +125,7 @@ fn attach_image(
         slot,
         cachelets: None,
         atomic: environment::option(options, b"atomic").and_then(base::Atomic::from_name),
+        in_place: environment::option(options, b"in-place").is_some(),
     };
     let cx = crate::runtime::front_end::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
