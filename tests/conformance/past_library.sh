@@ -59,7 +59,8 @@ int main(int c, char **v) {
 C
 cc -O1 -w -o calls calls.c || exit 1
 cat >kernel.c <<'C'
-// kernel KIND COMMAND…: as on a kernel that hands calls back from all but a range only (old), or not at all (none).
+// kernel KIND COMMAND…: as on a kernel that hands calls back from all but a range only (old), by filters only (filter), or not at all
+// (none).
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -71,9 +72,9 @@ cat >kernel.c <<'C'
 #define LOAD(what) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, what))
 #define EQUAL(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no)
 int main(int c, char **v) {
-    int none = !strcmp(v[1], "none");
+    int none = strcmp(v[1], "old");
     struct sock_filter code[] = {
-        LOAD(nr), EQUAL(SYS_prctl, 0, 5), LOAD(args[0]), EQUAL(59, 0, 3),
+        LOAD(nr), EQUAL(SYS_prctl, 0, 6), LOAD(args[0]), EQUAL(strcmp(v[1], "none") ? -1u : PR_SET_SECCOMP, 3, 0), EQUAL(59, 0, 3),
         LOAD(args[1]), BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, none ? 1 : 2, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -88,6 +89,7 @@ cc -O1 -w -o kernel kernel.c || exit 1
 trap 'rm -f /static' EXIT
 at=$PWD/m
 short() { "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
+filter() { ./kernel filter "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
 none() { ./kernel none "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
 can() { # KIND: whether that kernel can
     ./kernel "$1" /usr/bin/python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(59, 1, 1, ctypes.c_ulong(2**64 - 2), 0) != 0)'
@@ -123,6 +125,11 @@ if can old; then
         "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])'" "rm -f l; ln -s $at l; ./static l/f" "cp static $at/s; $at/s $at/f" \
         "./kernel old ./static $at/f" "printf '#!./static\n' >s; chmod +x s; ./s <$at/f | grep -c static | sed s/1/text/"; do
         same "served: $how" "$(short "$how")" text
+    done
+    for how in "./static $at/f" "cd $at && /static f" "./static <$at/f" "cp static $at/s; $at/s $at/f" "env -C $at /static f" "busybox cat $at/f" \
+        "busybox sh -c 'busybox sh -c \"busybox cat $at/f | cat\"'" "busybox sh -c 'sh -c \"./static $at/f\"'"; do
+        case $how in *busybox*) command -v busybox >/dev/null || continue;; esac
+        same "served by a filter: $how" "$(filter "$how")" text
     done
     same 'the first' "$("$bypath" run --no-fuse -m "i:$at" -- ./static "$at/f" 2>&1)" text
     same 'doctor' "$("$bypath" doctor ./static | grep -c 'mapped by the library')" 1

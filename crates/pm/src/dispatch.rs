@@ -2,6 +2,9 @@
 //!
 //! Linux 6.17 can do so for one range of addresses; older ones, from 5.11 on, for all but one. What is set is the calling
 //! thread's; new threads and children begin without it, and `exec` ends it.
+//!
+//! Where neither is there, a filter (seccomp, Linux 3.5) can do the same by [where programs lie](TRAPPED) that we put there
+//! ourselves. It stays for good, over `exec` too: so the range must be one in which nobody else makes calls.
 
 use crate::sys::abi::__NR_prctl;
 use core::ops::Range;
@@ -65,21 +68,130 @@ pub fn hand_back_all_but(range: &Range<usize>) -> bool {
     how() != How::Never && set(ALL_BUT, range.start, range.len())
 }
 
+/// Calls from here a filter hands back. The kernel puts loaders, libraries and programs that may lie anywhere higher, unless stacks are
+/// unlimited.
+pub const TRAPPED: Range<usize> = 0..1 << 46;
+const SET_FILTER: usize = 22;
+const FILTER: usize = 2;
+const NO_NEW_PRIVILEGES: usize = 38;
+
+/// Whether a filter can be had, where [`how`] has nothing.
+pub fn can_trap() -> bool {
+    // SAFETY: there is no filter at that address: it is told so where they are known.
+    let asked = unsafe { crate::call!(__NR_prctl, SET_FILTER, FILTER, 0, 0, 0) };
+    cfg!(target_arch = "x86_64") && asked == Err(crate::Errno::EFAULT)
+}
+
+/// From now on calls made in [`TRAPPED`] are handed back, in this thread, those that it makes, and all that they execute. Programs
+/// get no rights by being executed any more, unless this one may forbid calls without that.
+pub fn trap() -> bool {
+    /// `struct sock_filter`.
+    #[repr(C)]
+    struct Step(u16, u8, u8, u32);
+    /// `struct sock_fprog`.
+    #[repr(C)]
+    struct Filter(u16, *const Step);
+    const LOAD: u16 = 0x20;
+    const IF_AT_LEAST: u16 = 0x35;
+    const ANSWER: u16 = 0x06;
+    const HAND_BACK: u32 = 0x0003_0000;
+    const LET_PASS: u32 = 0x7fff_0000;
+    /// The upper half of the address in `struct seccomp_data`.
+    const ADDRESS: u32 = 12;
+    let steps = [
+        Step(LOAD, 0, 0, ADDRESS),
+        Step(IF_AT_LEAST, 1, 0, (TRAPPED.end >> 32) as u32),
+        Step(ANSWER, 0, 0, HAND_BACK),
+        Step(ANSWER, 0, 0, LET_PASS),
+    ];
+    let filter = Filter(steps.len() as u16, steps.as_ptr());
+    // SAFETY: the filter outlives the call; calls of ours are not made there.
+    let set = || unsafe { crate::call!(__NR_prctl, SET_FILTER, FILTER, &raw const filter, 0, 0) }.is_ok();
+    // SAFETY: takes rights only.
+    set() || unsafe { crate::call!(__NR_prctl, NO_NEW_PRIVILEGES, 1, 0, 0, 0) }.is_ok() && set()
+}
+
 unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-/// Whether a program may set the bases of its segment registers by instructions of its own (`HWCAP2_FSGSBASE`): Linux 5.9.
+/// Whether a program may set the bases of its segment registers by instructions of its own: Linux 5.9 says so
+/// (`HWCAP2_FSGSBASE`), others may not say it.
 pub fn sets_bases() -> bool {
     const AT_HWCAP2: u64 = 26;
     const FSGSBASE: u64 = 2;
     // SAFETY: it looks the number up, and knows that 0 means none.
-    cfg!(target_arch = "x86_64") && unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0
+    cfg!(target_arch = "x86_64") && (unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 || has_tried())
+}
+
+/// Whether a child that uses such an instruction lives on, and what it has set stays over a system call (not so in gVisor), where the
+/// processor has them; asked once.
+#[cold]
+fn has_tried() -> bool {
+    static TRIED: AtomicUsize = AtomicUsize::new(0);
+    if TRIED.load(Relaxed) == 0 {
+        TRIED.store(1 + usize::from(try_it()), Relaxed);
+    }
+    TRIED.load(Relaxed) == 2
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn try_it() -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn try_it() -> bool {
+    use crate::sys::abi::{__NR_clone, __NR_exit_group, __NR_getppid, __NR_rt_sigaction, __NR_setrlimit, __NR_wait4};
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+    const BROKEN: usize = 4;
+    const CORE: usize = 4;
+    const BY_CLONE: usize = 0x8000_0000;
+    if __cpuid(0).eax < 7 || __cpuid_count(7, 0).ebx & 1 == 0 {
+        return false;
+    }
+    let (nothing, mut status) = ([0usize; 4], 1u32);
+    // SAFETY: a child with memory of its own, whose end sends no signal.
+    let child = unsafe { crate::call!(__NR_clone, 0, 0, 0, 0, 0) };
+    match child {
+        Ok(0) => loop {
+            // SAFETY: of this child alone, which ends here, by the instruction or after it.
+            unsafe {
+                let _ = crate::call!(__NR_setrlimit, CORE, nothing.as_ptr());
+                let _ = crate::call!(__NR_rt_sigaction, BROKEN, nothing.as_ptr(), 0, 8);
+                let (own, other, set) = (&raw const nothing as usize, &raw const status as usize, &mut [0usize; 2]);
+                core::arch::asm!(
+                    "wrfsbase {own}", "wrgsbase {other}", "syscall", "rdfsbase {own}", "rdgsbase {other}",
+                    own = inout(reg) own => set[0], other = inout(reg) other => set[1],
+                    inout("rax") __NR_getppid as usize => _, out("rcx") _, out("r11") _,
+                );
+                let stays = *set == [&raw const nothing as usize, &raw const status as usize];
+                crate::sys::raw(__NR_exit_group as usize, [usize::from(!stays), 0, 0, 0, 0, 0]);
+            }
+        },
+        Ok(child) => {
+            // SAFETY: room for the answer.
+            while unsafe { crate::call!(__NR_wait4, child, &raw mut status, BY_CLONE, 0) } == Err(crate::Errno::EINTR) {}
+            status == 0
+        }
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: that a child is asked says the same as the kernel, where that says it.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn bases() {
+        // SAFETY: as in `sets_bases`.
+        if unsafe { getauxval(26) } & 2 != 0 {
+            assert!(try_it());
+        }
+        assert_eq!(try_it(), try_it());
+    }
 
     /// Goal: asking changes nothing: this thread's calls, and those of one that has a range without code, are the kernel's.
     #[test]

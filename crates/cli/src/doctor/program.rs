@@ -119,7 +119,7 @@ impl Program {
         }
         let head = &text[..text.len().min(HEAD_BYTES)];
         let can_be_mapped =
-            pm::dispatch::how() != pm::dispatch::How::Never && pm::dispatch::sets_bases() && own_calls::can_be_mapped(head);
+            own_calls::can_be_mapped(head) && (is_handed_back() || pm::dispatch::can_trap()) && pm::dispatch::sets_bases();
         (self.way, self.why) = self.way(can_be_mapped);
     }
 
@@ -138,7 +138,7 @@ impl Program {
             ),
             () if self.is_static => (Way::Kernel, format!("it is {what}, and loads no libraries; it sees a kernel mount: {kernel}")),
             () if self.is_musl => (Way::Kernel, format!("it is for musl, and the library for glibc; it sees a kernel mount: {kernel}")),
-            () if self.own_calls && pm::dispatch::how() != pm::dispatch::How::Never => (
+            () if self.own_calls && is_handed_back() => (
                 Way::Library,
                 "it makes system calls of its own; the kernel hands them to the library".to_string(),
             ),
@@ -147,13 +147,18 @@ impl Program {
                 format!("it makes system calls of its own, which go past the library; with a kernel mount it sees all: {kernel}"),
             ),
             () if self.libraries_with_own_calls.is_empty() => (Way::Library, "its calls come through the library".to_string()),
-            () if pm::dispatch::how() != pm::dispatch::How::Never => {
+            () if is_handed_back() => {
                 (Way::Library, "its calls come through the library, or the kernel hands them to it".to_string())
             }
             () => (Way::LibraryInPart, format!("libraries make system calls of their own, which go past ours; a kernel mount has all: {kernel}")),
         };
         (way, why)
     }
+}
+
+/// Whether the kernel hands calls back by itself.
+fn is_handed_back() -> bool {
+    pm::dispatch::how() != pm::dispatch::How::Never
 }
 
 /// Whether a program or library makes such calls about the session's files.

@@ -15,20 +15,30 @@ use crate::runtime::tls::Tls;
 use crate::runtime::{alloc, operation, tls};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use pm::dispatch::{How, hand_back, hand_back_all_but, how};
+use pm::dispatch::{How, TRAPPED, hand_back, hand_back_all_but, how, trap};
 
 /// The signal.
 pub const SIGSYS: i32 = 31;
 /// It, as a mask.
 pub const MASK: u64 = 1 << (SIGSYS - 1);
 /// `SYS_USER_DISPATCH`: `si_code` of what the kernel hands back.
-pub const HANDED_BACK: i32 = 2;
+const HANDED_BACK: i32 = 2;
+/// `SYS_SECCOMP`: the same of what a filter does.
+const BY_FILTER: i32 = 1;
 
 /// Begin and end of the range; 0: there is none.
 static RANGE: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
 /// Whether the range is that of the calls that do not come.
 static ALL_BUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether it is a filter that hands them back, which is every thread's and child's.
+static FILTERS: AtomicBool = AtomicBool::new(false);
+
+/// Whether a `SIGSYS` for this reason is a call that is handed back.
+pub fn is_call(code: i32) -> bool {
+    code == HANDED_BACK || code == BY_FILTER && FILTERS.load(Relaxed)
+}
 
 /// Whether the program calls on stacks that have no room for us.
 static SWITCHES: AtomicBool = AtomicBool::new(false);
@@ -71,6 +81,17 @@ pub fn all_but(own: &Range<usize>) -> bool {
     RANGE.0.store(own.start, Release);
     RANGE.1.store(own.end, Release);
     set_here()
+}
+
+/// The same where a filter does it, and code of ours lies in `own`: what is below comes. It may be there already, as `is_there` finds out.
+pub fn filter(own: &Range<usize>, is_there: impl FnOnce() -> bool) -> bool {
+    if own.start < TRAPPED.end {
+        return false;
+    }
+    FILTERS.store(true, Release);
+    RANGE.0.store(own.start, Release);
+    RANGE.1.store(own.end, Release);
+    (is_there() || trap()) && set_here()
 }
 
 /// From now on calls are served on a stack of ours, in this thread and those that begin.
@@ -186,6 +207,9 @@ pub fn set_here() -> bool {
         ready_stack(tls::get());
     }
     operation::change_mask(SIG_UNBLOCK, MASK);
+    if FILTERS.load(Acquire) {
+        return true;
+    }
     let range = RANGE.0.load(Acquire)..RANGE.1.load(Acquire);
     if ALL_BUT.load(Acquire) { hand_back_all_but(&range) } else { hand_back(&range) }
 }

@@ -26,11 +26,12 @@ use super::misc;
 use crate::process::not_loaded;
 use crate::process::own_calls::{self, Calls, Found};
 use crate::process::vfork;
-use crate::runtime::dispatch::{self, HANDED_BACK, SIGSYS};
+use crate::runtime::dispatch::{self, SIGSYS};
 use crate::runtime::signals::{self, bypath_restore, trampoline};
 use crate::runtime::{errno, faults, operation, swap, tls};
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
+use pm::dispatch::How;
 use pm::sys::abi::*;
 use room::Filled;
 
@@ -112,7 +113,7 @@ pub fn start_mapped(own: &Range<usize>, small_stacks: bool) -> bool {
     room::Filled::within(own).keep();
     signals::watch_calls(mapped::on_call as *const () as usize);
     sites::start();
-    dispatch::all_but(own)
+    if pm::dispatch::how() == How::Never { dispatch::filter(own, mapped::is_filtered) } else { dispatch::all_but(own) }
 }
 
 /// What an entry has on its stack: the registers that the program has made its call with.
@@ -128,7 +129,7 @@ pub struct Frame {
 /// What the kernel calls.
 unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_void) {
     // SAFETY: the kernel's own frame.
-    if unsafe { faults::told(info) }.0 != HANDED_BACK || signal != SIGSYS {
+    if signal != SIGSYS || !dispatch::is_call(unsafe { faults::told(info) }.0) {
         // SAFETY: the kernel's own frame.
         return unsafe { pass_on(signal, info, context) };
     }

@@ -48,7 +48,8 @@ impl Calls {
 
 /// Whether a program that begins with `head` can be mapped by us, and its calls handed back.
 pub fn can_be_mapped(head: &[u8]) -> bool {
-    dispatch::is_possible() && pm::dispatch::sets_bases() && posix::own_calls::can_be_mapped(head)
+    let comes = || dispatch::is_possible() || pm::dispatch::can_trap();
+    posix::own_calls::can_be_mapped(head) && comes() && pm::dispatch::sets_bases()
 }
 
 /// Who makes the calls of the program open at `fd`, which begins with `head`.
