@@ -41,7 +41,8 @@ for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
 carrier=socket or carrier=memory (found out: a static daemon has a socket);
 for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them;
-for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written).
+for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written),
+posix (modes, owners, times and symlinks last), close=later (uploads go on after close), cache (an image for the session).
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
@@ -391,6 +392,9 @@ pub enum Verb {
         server: i32,
         thread: i32,
         directory: PathBuf,
+        /// The mount is over something that is to be seen again without it
+        #[arg(long)]
+        covers: bool,
     },
     /// Keep a cache fresh when the session is killed (for `run`)
     #[command(hide = true, name = "cache-spare")]
@@ -399,6 +403,12 @@ pub enum Verb {
         seconds: u32,
         image: PathBuf,
         directory: PathBuf,
+        /// Others reach the directory through this process
+        #[arg(long)]
+        holds: bool,
+        /// Whether it writes back
+        #[arg(long)]
+        writes: bool,
     },
     /// Mounts for as long as standard input lasts (for the C library)
     #[command(hide = true)]
@@ -535,6 +545,15 @@ pub struct Mount {
     /// Take the mount away when standard input has ended and nobody uses the image
     #[arg(long, hide = true)]
     pub while_used: bool,
+    /// It is a cache, of the directory that is reached there
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub below: Option<PathBuf>,
+    /// When fsync returns: backend, image, journal
+    #[arg(long, hide = true, default_value = "backend")]
+    pub sync: String,
+    /// Who has started this, and is no user of the image
+    #[arg(long, hide = true)]
+    pub session: Option<u32>,
 }
 
 impl Mount {
@@ -605,6 +624,21 @@ pub enum CacheWhat {
     Drain {
         /// The cache image, or the directory
         place: PathBuf,
+    },
+    /// Give up the changes of one name, which the directory refuses: it is seen there as the directory has it, and kept in
+    /// the image below /lost
+    Skip {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// Its path in the directory
+        path: PathBuf,
+    },
+    /// Copy what is not in the directory yet to another one, by its path; what was removed is listed
+    Export {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// Where to
+        target: PathBuf,
     },
     /// Make what a journal holds in its directory, when the cache image is gone (a stop of the machine)
     Replay {

@@ -7,6 +7,8 @@ mod daemon_log;
 pub mod helper;
 pub mod in_place;
 pub mod leavings;
+pub mod over;
+mod own_cache;
 mod point;
 mod proxy;
 pub mod replay;
@@ -28,6 +30,7 @@ use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
+use own_cache::OwnCache;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
@@ -54,6 +57,10 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
+    /// The same to caches.
+    over: Vec<SessionMount>,
+    /// Directories that those cover.
+    pub covered: Vec<PathBuf>,
     /// Dropped before the daemons that they look after.
     upkeep: Vec<Upkeep>,
     daemons: Vec<Daemon>,
@@ -64,6 +71,8 @@ pub struct Session {
     /// Who write back what is changed in them.
     pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
+    /// Cache images of its own.
+    caches: Vec<OwnCache>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
     said: Option<Said>,
@@ -90,12 +99,15 @@ impl Session {
         let mut session = Session {
             images,
             kernel,
+            over: Vec::new(),
+            covered: Vec::new(),
             upkeep: Vec::new(),
             daemons,
             servers: Vec::new(),
             spares: Vec::new(),
             writers: Vec::new(),
             files: Vec::new(),
+            caches: Vec::new(),
             uncovered: Vec::new(),
             said: None,
             list,
@@ -125,16 +137,21 @@ impl Session {
             return self.make_new(mount, limit, slot, whom);
         }
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
-        self.guard(mount, there);
+        if mount.options.cache.is_none() || !matches!(mount.source, Source::Host(_)) || whom != (For::Programs { kernel: true }) {
+            self.guard(mount, there);
+        }
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => self.make_cache_of_directory(mount, image, path, slot),
+                Some(image) => {
+                    let shows = (whom == For::Programs { kernel: true }).then_some(there);
+                    self.make_cache_of_directory(mount, image, path, slot, shows)
+                }
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
-            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
+            Source::Objects(address) => self.make_objects(mount, address, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -146,6 +163,21 @@ impl Session {
         }
         self.tell(mount, &source, &[]);
         Ok(daemon)
+    }
+
+    /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
+    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
+        let words = daemon::objects(mount, address)?;
+        let own = mount.options.own_cache.map(|size| OwnCache::new(size, &mount.shown_point())).transpose()?;
+        let image = own.as_ref().map(OwnCache::image).or(mount.options.cache.clone());
+        self.caches.extend(own);
+        let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
+        let (daemon, source) = self.start_daemon(mount, &words)?;
+        let mut named = vec![OsString::from(address)];
+        if mount.options.posix {
+            named.push(crate::cmd::cache::POSIX.trim_start().into());
+        }
+        self.make_cache_of_daemon(mount, &image, daemon, (&named, &source), slot)
     }
 
     /// Notes a mount point that programs without the library find as it is.
@@ -300,13 +332,25 @@ fn id(image: &[u8]) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         self.servers.clear();
+        // Once with the kernel's way there still, so that what is below is hardly behind when it goes.
+        if !self.over.is_empty() {
+            self.writers.iter().for_each(writer::Writing::write_back);
+        }
+        let mut is_used = false;
+        while let Some(mount) = self.over.pop() {
+            is_used |= mount.end();
+        }
+        if is_used {
+            self.spares.iter_mut().for_each(spare::Spare::stay);
+        }
         self.writers.clear();
         for image in &self.images {
             image.leave();
         }
+        self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
-            mount.end();
+            let _ = mount.end();
         }
     }
 }

@@ -209,6 +209,7 @@ fn daemon(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static Cache
 #[cold]
 #[inline(never)]
 fn plugin(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    crate::runtime::dispatch::serve_with_libraries();
     let session = SessionCache::open(session)?;
     let plugin = Plugin::new(rest, session.device(), read_only, crate::libc::plugin::here)?;
     keep(Cached::new(plugin, session))
