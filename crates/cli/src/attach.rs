@@ -6,6 +6,7 @@ use engine::Fs;
 use engine::process::in_place;
 use engine::process::machine::{self, Host};
 use engine::process::{AttachError, Options};
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -115,6 +116,12 @@ pub fn attach_to_read(path: &Path) -> Result<Attached> {
         other => other,
     };
     attached.map_err(|error| refused(path, error))
+}
+
+/// The image that programs attach by that path: another one where it is a session's file before one.
+pub fn image_behind(path: &[u8]) -> Vec<u8> {
+    let is_before_one = is_sessions(Path::new(OsStr::from_bytes(path))) && in_place::is_own(&[path, b"\0"].concat());
+    if is_before_one { path_behind(path) } else { path.to_vec() }
 }
 
 /// Whether others have the lock on the file that any number can have, for more than the moment that attaching takes.

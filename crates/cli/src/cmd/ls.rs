@@ -35,7 +35,7 @@ struct Line {
 
 /// Lists directories and files: files first, as everywhere.
 pub fn ls(places: &[OsString], options: Options) -> Result<u8> {
-    let places = places.iter().map(|text| find(text)).collect::<Result<Vec<_>>>()?;
+    let places = places.iter().map(find).collect::<Result<Vec<_>>>()?;
     let accounts = Accounts::new(options.long && !options.json);
     let is_several = places.len() > 1;
     let (mut lines, mut directories) = (Vec::new(), Vec::new());

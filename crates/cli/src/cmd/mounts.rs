@@ -1,6 +1,7 @@
 //! `bypath mounts`: what the session around this call sees, and how it does.
 
 use super::{print, print_json};
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::size;
@@ -115,6 +116,7 @@ pub fn row(source: &[u8], point: &[u8]) -> Row {
         written_bytes: None,
     };
     if source.starts_with(b"/") {
+        row.source = shown(&attach::image_behind(source));
         return row;
     }
     if let Some((image, lower)) = environment::cached(source) {

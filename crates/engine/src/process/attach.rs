@@ -367,7 +367,6 @@ impl Fs {
             && let Err(error) = in_place::lay_over(&opened.file, &opened.layout, &image)
         {
             let (base, len) = (image.base(), image.len());
-            drop(image);
             // SAFETY: nothing refers to the mapping.
             unsafe { file::unmap(base, len) };
             return Err(error);

@@ -138,11 +138,11 @@ fn words_of(file: i32) -> Option<[u64; WORDS]> {
     (result == 0 && stat.st_mode & S_IFMT == S_IFREG).then_some([
         stat.st_dev,
         stat.st_ino,
-        stat.st_size as u64,
-        stat.st_mtime as u64,
-        stat.st_mtime_nsec as u64,
-        stat.st_ctime as u64,
-        stat.st_ctime_nsec as u64,
+        stat.st_size as _,
+        stat.st_mtime as _,
+        stat.st_mtime_nsec as _,
+        stat.st_ctime as _,
+        stat.st_ctime_nsec as _,
     ])
 }
 

@@ -9,7 +9,7 @@ use engine::process::usage::{LaneUsage, UserUsage};
 use posix::environment;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -237,10 +237,11 @@ fn image(path: &Path, attached: &Attached, points: &[String]) -> Image {
             None => processes.push(process),
         }
     }
+    let file = PathBuf::from(OsString::from_vec(attach::image_behind(path.as_os_str().as_bytes())));
     Image {
-        image: path.display().to_string(),
+        image: file.display().to_string(),
         points: points.to_vec(),
-        limit: std::fs::metadata(path).map_or(0, |meta| meta.len()),
+        limit: std::fs::metadata(file).map_or(0, |meta| meta.len()),
         used: space.blocks.saturating_sub(space.blocks_free) * space.block_bytes,
         free: space.blocks_free * space.block_bytes,
         files: space.files.saturating_sub(space.files_free),
