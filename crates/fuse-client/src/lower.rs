@@ -490,6 +490,11 @@ impl LowerFs for FuseClient {
         }
     }
 
+    fn lacks(&self) -> u32 {
+        let said = self.mount_flags() >> crate::LACKS_SHIFT;
+        if self.ring.is_unknown(LISTXATTR) { said | session::lacks::XATTRS } else { said }
+    }
+
     fn syncs_whole(&self) -> bool {
         FuseClient::syncs_whole(self)
     }
