@@ -168,6 +168,18 @@ impl Backend for Cache {
         self.copy(cx, (from, from_offset), (to, to_offset), len)
     }
 
+    fn clone_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<()> {
+        self.share(cx, from, to, len)
+    }
+
+    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
+        self.share_same(cx, from, to, len)
+    }
+
+    fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
+        self.make_twin(cx, source, dir, name, mode)
+    }
+
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.manage(cx, node, how, offset, len)
     }
@@ -189,7 +201,8 @@ impl Backend for Cache {
     }
 
     fn kernel_mount(&self) -> &dyn KernelMount {
-        self
+        // Nodes, and what the kernel is told of them, are the engine's.
+        &self.native
     }
 
     fn handover(&self) -> &dyn Handover {
@@ -273,15 +286,5 @@ impl AdvisoryLocks for Cache {
         fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-    }
-}
-
-// Waiting is the engine's; what the kernel may keep is not told: nothing changes here but by being brought.
-impl KernelMount for Cache {
-    native! {
-        fn waits_as(&self, cx: &Cx) -> u32;
-        fn call_off(&self, number: u32, over: bool);
-        fn kept_waiting_by(&self, number: u32) -> Option<Holder>;
-        fn is_user(&self, pid: u32) -> bool;
     }
 }

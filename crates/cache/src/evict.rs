@@ -86,6 +86,13 @@ impl Cache {
         Ok(freed)
     }
 
+    /// A node is to be no copy of its original any more: that is brought anew.
+    pub fn part(&self, cx: &Cx, node: Node) {
+        if let Ok(known) = self.known(node) {
+            let _ = self.fs().unlink(&own(cx), self.links, &Key::new(&known.stamp).0);
+        }
+    }
+
     /// A name has gone: the one that its file has by its number goes with the last.
     pub(crate) fn forget_link(&self, own: &Cx, node: Node) {
         let Ok(known) = self.known(node) else { return };

@@ -272,6 +272,16 @@ impl Cache {
         };
         let result = remove();
         closed.open();
+        if result.is_ok() {
+            self.tell_name(cx, dir, name);
+        }
         result
+    }
+
+    /// A kernel mount beside is to forget what it keeps of a name, and of its directory. Nothing is held.
+    pub(crate) fn tell_name(&self, cx: &Cx, dir: Node, name: &[u8]) {
+        if self.fs().is_served() {
+            self.fs().tell_name_changed(cx, dir, name);
+        }
     }
 }

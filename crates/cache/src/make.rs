@@ -18,6 +18,9 @@ const DAEMON: u64 = 2;
 pub enum Origin<'a> {
     /// A directory of the kernel's, absolute and canonical.
     Directory(&'a [u8]),
+    /// The same, which is reached by another path: through what a process has had open since before something was mounted
+    /// over it.
+    Through(&'a [u8], &'a [u8]),
     /// A daemon, and how a person would start it again.
     Daemon(&'static dyn Below, &'a [u8]),
 }
@@ -25,14 +28,16 @@ pub enum Origin<'a> {
 impl Origin<'_> {
     pub(crate) fn lower(&self) -> Result<Lower> {
         match *self {
-            Origin::Directory(place) => Lower::directory(place),
+            Origin::Directory(place) | Origin::Through(_, place) => Lower::directory(place),
             Origin::Daemon(daemon, _) => Ok(Lower::daemon(daemon)),
         }
     }
 
     fn identity(&self, root: &Original) -> Result<Identity> {
         let made = match *self {
-            Origin::Directory(place) => Identity::new(HOST, [root.stamp.device, root.stamp.number], place),
+            Origin::Directory(place) | Origin::Through(place, _) => {
+                Identity::new(HOST, [root.stamp.device, root.stamp.number], place)
+            }
             Origin::Daemon(_, command) => Identity::new(DAEMON, [0, 0], command),
         };
         made.ok_or(Error::Posix(Errno::ENAMETOOLONG))

@@ -71,6 +71,11 @@ impl Cache {
         }
     }
 
+    /// What is below at a name that is not here any more, though its directory is listed.
+    pub fn bring_back(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        self.settled(|| self.ask(cx, dir, name))
+    }
+
     /// Has all names of a directory here.
     pub(crate) fn list_settled(&self, cx: &Cx, dir: Node) -> Result<()> {
         match self.known_if(dir)? {

@@ -101,6 +101,8 @@ impl Cache {
             Err(error) => return Err(error),
             Ok(_) => drop(self.ask(cx, dir, name)?),
         }
+        // Perhaps it keeps that there is none.
+        self.tell_name(cx, dir, name);
         // By us alone, or else whoever wants all names lists it.
         if !self.known(dir)?.is_listed() {
             self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;

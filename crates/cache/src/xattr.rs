@@ -37,6 +37,9 @@ impl Cache {
 
     /// See `Backend::get_xattr`.
     pub(crate) fn get(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        if self.fs().is_marked(node, bits::NO_XATTRS | bits::XATTRS)? {
+            return self.fs().get_xattr(cx, node, name, out);
+        }
         match self.settled(|| self.attributed(cx, node))? {
             Some(handle) => {
                 let mut text = [0; 256];
@@ -51,6 +54,10 @@ impl Cache {
 
     /// See `Backend::list_xattr`.
     pub(crate) fn list_attributes(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        // There are none below, and whoever sets one here brings them.
+        if self.fs().is_marked(node, bits::NO_XATTRS)? && !self.fs().is_marked(node, bits::XATTRS)? {
+            return Ok(0);
+        }
         match self.settled(|| self.attributed(cx, node)) {
             Ok(Some(handle)) => Ok(handle.list_xattr(cx, out)?),
             Ok(None) if self.known_if(node)?.is_some_and(|known| known.state & bits::XATTRS == 0) => Ok(0),

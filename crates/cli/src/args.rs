@@ -392,6 +392,9 @@ pub enum Verb {
         server: i32,
         thread: i32,
         directory: PathBuf,
+        /// The mount is over something that is to be seen again without it
+        #[arg(long)]
+        covers: bool,
     },
     /// Keep a cache fresh when the session is killed (for `run`)
     #[command(hide = true, name = "cache-spare")]
@@ -400,6 +403,12 @@ pub enum Verb {
         seconds: u32,
         image: PathBuf,
         directory: PathBuf,
+        /// Others reach the directory through this process
+        #[arg(long)]
+        holds: bool,
+        /// Whether it writes back
+        #[arg(long)]
+        writes: bool,
     },
     /// Mounts for as long as standard input lasts (for the C library)
     #[command(hide = true)]
@@ -536,6 +545,15 @@ pub struct Mount {
     /// Take the mount away when standard input has ended and nobody uses the image
     #[arg(long, hide = true)]
     pub while_used: bool,
+    /// It is a cache, of the directory that is reached there
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub below: Option<PathBuf>,
+    /// When fsync returns: backend, image, journal
+    #[arg(long, hide = true, default_value = "backend")]
+    pub sync: String,
+    /// Who has started this, and is no user of the image
+    #[arg(long, hide = true)]
+    pub session: Option<u32>,
 }
 
 impl Mount {
@@ -547,7 +565,11 @@ impl Mount {
     /// How the image is attached.
     pub fn how(&self) -> How {
         let atomic = self.options.iter().rev().find_map(|option| option.strip_prefix("atomic="));
-        How { read_only: self.is_read_only(), atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())), slot: 0 }
+        How {
+            read_only: self.is_read_only(),
+            atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())),
+            ..How::default()
+        }
     }
 }
 
@@ -602,6 +624,21 @@ pub enum CacheWhat {
     Drain {
         /// The cache image, or the directory
         place: PathBuf,
+    },
+    /// Give up the changes of one name, which the directory refuses: it is seen there as the directory has it, and kept in
+    /// the image below /lost
+    Skip {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// Its path in the directory
+        path: PathBuf,
+    },
+    /// Copy what is not in the directory yet to another one, by its path; what was removed is listed
+    Export {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// Where to
+        target: PathBuf,
     },
     /// Make what a journal holds in its directory, when the cache image is gone (a stop of the machine)
     Replay {

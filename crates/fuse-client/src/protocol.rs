@@ -142,7 +142,7 @@ pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, bool, usize)> 
     let size = (DIRENT + len).next_multiple_of(8).min(bytes.len());
     let known = if matches!(name, b"." | b"..") { Some(Kind::Directory) } else { Kind::from_dt(word32(bytes, 20) as u8) };
     let kind = known.unwrap_or(Kind::Regular);
-    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8) }, known.is_some(), size))
+    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8), id: 0 }, known.is_some(), size))
 }
 
 #[cfg(test)]

@@ -93,6 +93,17 @@ impl File {
         open_plain(None, path, flags | abi::O_CLOEXEC, 0).map(File::from_number)
     }
 
+    /// As [`File::plain`], of a path that begins in `dir`, if there is one, and leads out of it by no symlink.
+    pub fn plain_in(dir: Option<&File>, path: &CStr, flags: u32) -> Result<File, Errno> {
+        open_plain(dir, path, flags | abi::O_CLOEXEC, 0).map(File::from_number)
+    }
+
+    /// A handle (`O_PATH`) on a directory at a path that may lead by a link to what a process has open, whatever is mounted
+    /// over that by now.
+    pub fn directory_through(path: &CStr) -> Result<File, Errno> {
+        File::open(path.to_bytes_with_nul(), abi::O_PATH | abi::O_DIRECTORY, 0)
+    }
+
     /// Makes a file and opens it for reading and writing, whatever its mode says; `EEXIST`.
     pub fn made(path: &CStr, mode: u16) -> Result<File, Errno> {
         let flags = abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_CLOEXEC;

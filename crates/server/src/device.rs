@@ -99,6 +99,13 @@ pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     Err(MountError::Busy("a mount whose server has died, again and again,".to_string()))
 }
 
+/// Whether set-id programs and devices in a directory of the kernel's are what they say.
+pub fn honours_rights(directory: &Path) -> bool {
+    let flags = rustix::fs::statvfs(directory).map(|stat| stat.f_flag);
+    let refused = rustix::fs::StatVfsMountFlags::NOSUID | rustix::fs::StatVfsMountFlags::NODEV;
+    flags.is_ok_and(|flags| !flags.intersects(refused))
+}
+
 /// Whether a directory carries a mount whose server is gone.
 pub fn is_stale(directory: &Path) -> bool {
     matches!(rustix::fs::statfs(directory), Err(Errno::NOTCONN | Errno::CONNABORTED))

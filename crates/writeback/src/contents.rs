@@ -36,6 +36,9 @@ impl Work<'_> {
             let has_name = noted.spot.is_some() || self.plan.targets.contains_key(&id);
             return if has_name { Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) } else { Ok(()) };
         };
+        if attr.kind == Kind::Regular {
+            self.before_writing(id, (&found.dir, &found.name))?;
+        }
         if attr.kind == Kind::Regular && (!noted.ranges.is_empty() || noted.from.is_some()) {
             self.before("contents")?;
             let file = found.dir.open_file(&found.name)?;

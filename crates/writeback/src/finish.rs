@@ -125,7 +125,13 @@ impl Work<'_> {
         let Some(attr) = if_there(self.cache.fs().attr(&self.cx, node(id)))? else { return Ok(()) };
         let Some(dir) = self.open(id)? else { return Ok(()) };
         self.before("times")?;
-        dir.set_times(b".", None, attr.mtime)
+        let set = dir.set_times(b".", None, attr.mtime);
+        // All that was changed in it has been skipped: it stays as it is below.
+        let has_names = self.plan.names.range((id, Vec::new())..(id + 1, Vec::new())).next().is_some();
+        match set {
+            Err(failure) if matches!(failure.errno, Errno::EROFS | Errno::EACCES | Errno::EPERM) && !has_names => Ok(()),
+            set => set,
+        }
     }
 
     /// Notes what has become of everything below, and frees the notes of this round.

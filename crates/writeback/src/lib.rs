@@ -21,6 +21,7 @@
 
 mod attributes;
 mod below;
+mod conflict;
 mod contents;
 mod finish;
 pub mod journal;
@@ -32,11 +33,13 @@ mod place;
 mod plan;
 mod reserve;
 mod search;
+mod skip;
 mod status;
 
+pub use conflict::Conflict;
 pub use journal::Journal;
 pub use marker::Marker;
-pub use status::Status;
+pub use status::{Status, removed};
 
 use base::{Cred, Cx, Thread};
 use below::Below;
@@ -118,6 +121,7 @@ pub struct Writer {
     thread: Thread,
     below: Below,
     journal: Option<Arc<Journal>>,
+    conflict: Conflict,
 }
 
 /// A round under way.
@@ -128,6 +132,7 @@ pub(crate) struct Work<'a> {
     pub below: &'a Below,
     pub journal: Option<&'a Journal>,
     pub plan: Plan,
+    pub conflict: Conflict,
     pub hook: &'a mut Hook<'a>,
     /// Where directories were found.
     pub places: HashMap<u64, Vec<u8>>,
@@ -141,7 +146,19 @@ pub(crate) struct Work<'a> {
 impl Writer {
     /// For the directory below this cache.
     pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
-        Ok(Writer { progress: Arc::default(), cache, thread: Thread::new(), below: Below::of(cache)?, journal: None })
+        Ok(Writer {
+            progress: Arc::default(),
+            cache,
+            thread: Thread::new(),
+            below: Below::of(cache)?,
+            journal: None,
+            conflict: Conflict::Ours,
+        })
+    }
+
+    /// What it does with a file that others have changed below.
+    pub fn deciding(self, conflict: Conflict) -> Writer {
+        Writer { conflict, ..self }
     }
 
     /// What it does below is in this journal before.
@@ -209,14 +226,17 @@ impl Writer {
             below: &self.below,
             journal,
             plan,
+            conflict: self.conflict,
             hook: &mut ask,
             places: HashMap::new(),
             theirs: HashSet::new(),
             failure: None,
             bytes: 0,
         };
-        // The tail of a journal moves behind what is synced.
-        work.all(sync || journal.is_some())?;
+        // The tail of a journal moves behind what is synced; and an image that outlives the machine has promised what it holds
+        // until that is safe below.
+        let outlives = work.cache.fs().domain() != pm::Domain::Process;
+        work.all(sync || journal.is_some() || outlives)?;
         if let Some(journal) = journal {
             work.before("tail")?;
             journal.is_below(work.cache, &work.cx, &work.plan, group)?;

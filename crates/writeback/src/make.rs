@@ -118,10 +118,19 @@ impl Work<'_> {
         self.move_in(&park, &new, at, name, there.is_some())
     }
 
+    /// Whether a directory was made by a round that was cut off, so that all that is in it is noted too: what it had done
+    /// is gone if the power has failed below.
+    fn is_new(&self, target: Target) -> bool {
+        let (plan, id) = (&self.plan, target.node.id);
+        let Some(file) = plan.ids.get(&id).filter(|_| plan.noted_made.contains(&id)) else { return false };
+        let stood_there = |spot: &Spot| plan.led.get(spot) == Some(&file.1);
+        !plan.was.get(file).is_some_and(|spots| spots.iter().any(stood_there))
+    }
+
     /// Whether all of a node is here, so that it can be made again.
     fn is_whole(&self, target: Target) -> Result<bool> {
         match target.kind {
-            Kind::Directory => Ok(false),
+            Kind::Directory => Ok(self.is_new(target)),
             Kind::Regular => {
                 let Some(known) = if_there(self.cache.known_if(target.node))?.flatten() else { return Ok(true) };
                 let size = self.cache.fs().attr(&self.cx, target.node).map_err(image)?.size;

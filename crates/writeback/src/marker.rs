@@ -3,6 +3,7 @@
 //! Whoever writes back has it locked. That of a daemon's cache lies beside the image: `IMG.bypath-cache`.
 //! It is made, and durable, before the first change, and goes when all is below.
 
+use crate::Conflict;
 use crate::below::errno;
 use pm::Errno;
 use rustix::fd::OwnedFd;
@@ -47,19 +48,37 @@ pub fn beside(image: &Path) -> PathBuf {
 
 /// The journal that it names, if there is one.
 pub fn journal_of(directory: &Path) -> Option<PathBuf> {
+    line_of(directory, "journal ").map(PathBuf::from)
+}
+
+/// What it says becomes of files that others have changed too.
+pub fn conflict_of(directory: &Path) -> Conflict {
+    line_of(directory, "conflict ").and_then(|word| Conflict::from_name(&word)).unwrap_or_default()
+}
+
+fn line_of(directory: &Path, word: &str) -> Option<String> {
     let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("journal ")).map(PathBuf::from)
+    text.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned)
 }
 
 impl Marker {
     /// Names the journal in it; durable when this returns.
     pub fn set_journal(&self, journal: &Path) -> Result<(), Errno> {
-        if journal_of(self.directory()).as_deref() == Some(journal) {
+        self.set("journal ", &journal.display().to_string())
+    }
+
+    /// Says what becomes of files that others have changed too, for whoever goes on.
+    pub fn set_conflict(&self, conflict: Conflict) -> Result<(), Errno> {
+        self.set("conflict ", conflict.name())
+    }
+
+    fn set(&self, word: &str, value: &str) -> Result<(), Errno> {
+        if line_of(self.directory(), word).as_deref() == Some(value) {
             return Ok(());
         }
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
-        let mut lines: Vec<String> = text.lines().filter(|line| !line.starts_with("journal ")).map(str::to_owned).collect();
-        lines.push(format!("journal {}\n", journal.display()));
+        let mut lines: Vec<String> = text.lines().filter(|line| !line.starts_with(word)).map(str::to_owned).collect();
+        lines.push(format!("{word}{value}\n"));
         let text = lines.join("\n");
         rustix::io::pwrite(&self.file, text.as_bytes(), 0).map_err(errno)?;
         rustix::fs::ftruncate(&self.file, text.len() as u64).map_err(errno)?;

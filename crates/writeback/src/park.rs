@@ -122,12 +122,17 @@ impl Work<'_> {
 
     /// Gives what is somebody else's another name, beside `name`.
     pub fn set_aside(&mut self, at: &Dir, from: &[u8], name: &[u8]) -> Result<()> {
+        self.set_aside_from((at, from), at, name)
+    }
+
+    /// The same of what lies elsewhere, as `name` of `at`.
+    pub fn set_aside_from(&mut self, (there, from): (&Dir, &[u8]), at: &Dir, name: &[u8]) -> Result<()> {
         for number in 0..NAMES {
             let suffix = if number == 0 { ".bypath-theirs".to_owned() } else { format!(".bypath-theirs.{number}") };
             let kept = &name[..name.len().min(255 - suffix.len())];
             let other = [kept, suffix.as_bytes()].concat();
             self.before("aside")?;
-            match at.rename(from, at, &other, RenameFlags::NOREPLACE) {
+            match there.rename(from, at, &other, RenameFlags::NOREPLACE) {
                 Err(failure) if failure.errno == Errno::EEXIST => {}
                 result => {
                     self.places.clear();

@@ -67,6 +67,10 @@ pub struct Plan {
     pub facts: HashMap<u64, Facts>,
     /// Names that had to be looked for.
     pub names_found: HashMap<u64, Spot>,
+    /// Nodes that a round has made below: this one before it was cut off, or the one before it.
+    pub noted_made: HashSet<u64>,
+    /// Nodes that a round has begun to write before, which was cut off.
+    pub begun: HashSet<u64>,
     /// Nodes that were written whole in this round.
     pub made: HashSet<u64>,
     /// Those of them that are mapped and open no more.
@@ -227,7 +231,11 @@ impl Plan {
                         self.noted += 1;
                     }
                 }
-                b'm' => drop(self.learn(cache, note)?),
+                b'm' => {
+                    self.learn(cache, note)?;
+                    self.noted_made.insert(id);
+                }
+                b'w' => drop(self.begun.insert(id)),
                 b'd' => {
                     let noted = self.nodes.entry(id).or_default();
                     read_map(cache, cx, note, |chunk| noted.ranges.push((chunk * CHUNK, (chunk + 1) * CHUNK)))?;

@@ -52,6 +52,34 @@ impl Status {
     }
 }
 
+/// Paths that are gone here and not below yet.
+pub fn removed(cache: &Cache, cx: &Cx) -> std::result::Result<Vec<Vec<u8>>, Failure> {
+    let (fs, mut gone) = (cache.fs(), Vec::new());
+    for_each_log(cache, cx, |log| {
+        for label in names_if_there(cache, cx, log)? {
+            let Some(id) = label.strip_prefix(b"n").and_then(Label::parse) else { continue };
+            let dir = base::Node { id, hint: u32::MAX };
+            let Some(notes) = if_there(fs.lookup(cx, log, &label))? else { continue };
+            for name in names_if_there(cache, cx, notes)? {
+                let was = if_there(fs.lookup(cx, notes, &name))?;
+                let was_below =
+                    was.is_some_and(|was| cache.known_if(was).is_ok_and(|was| was.is_some_and(|was| was.stamp.number != 0)));
+                let mut path = [0; 4096];
+                if was_below
+                    && if_there(fs.lookup(cx, dir, &name))?.is_none()
+                    && let Ok(begin) = fs.path_of(dir, cache.tree(), &mut path)
+                {
+                    gone.push([&path[begin..], b"/", &name[..]].concat().split_off(1));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    gone.sort();
+    gone.dedup();
+    Ok(gone)
+}
+
 fn for_each_log(cache: &Cache, cx: &Cx, mut each: impl FnMut(base::Node) -> Result<()>) -> Result<()> {
     for name in names_in(cache, cx, cache.touched())? {
         if Label::parse(&name).is_some() {

@@ -17,6 +17,8 @@ use vfs::cached::Below;
 const ROOT_MAX: usize = 1024;
 /// Longest path.
 const PATH_MAX: usize = 4096;
+/// How a root begins that leads through what a process has open, and how it ends.
+const THROUGH: (&[u8], &[u8]) = (b"/proc/", b"/.");
 
 /// What is behind the cache.
 pub struct Lower {
@@ -99,10 +101,30 @@ impl Lower {
         Ok(Path(path))
     }
 
+    /// The directory in which a path is to be looked for, and what is left of the path: where the root leads through what a
+    /// process has open. Where that has gone it is no path that is missing, but all of them: `EIO`.
+    fn begin<'p>(&self, path: &'p Path) -> Result<(Option<File>, &'p CStr)> {
+        let (text, root) = (path.text()?, self.root());
+        if !(root.starts_with(THROUGH.0) && root.ends_with(THROUGH.1)) {
+            return Ok((None, text));
+        }
+        let mut begin = [0; ROOT_MAX + 1];
+        begin[..root.len()].copy_from_slice(root);
+        let begin = CStr::from_bytes_until_nul(&begin).map_err(|_| Errno::ENAMETOOLONG)?;
+        let root_file = File::directory_through(begin).map_err(|_| Errno::EIO)?;
+        let rest = text.to_bytes_with_nul().get(root.len()..).and_then(|rest| rest.strip_prefix(b"/"));
+        let rest = rest.map_or(Ok(c"."), |rest| CStr::from_bytes_with_nul(rest).map_err(|_| Errno::EIO))?;
+        Ok((Some(root_file), rest))
+    }
+
     /// A handle on what lies at a path (a symlink itself).
     pub fn handle(&self, cx: &Cx, path: &Path) -> Result<Handle> {
         match self.daemon {
-            None => Ok(Handle::File(File::handle(path.text()?)?)),
+            None => {
+                let (dir, path) = self.begin(path)?;
+                let flags = abi::O_PATH | abi::O_NOFOLLOW;
+                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?))
+            }
             Some(daemon) => Handle::walk(cx, daemon, path.text()?),
         }
     }
@@ -119,7 +141,10 @@ impl Lower {
         let kind = if directory { abi::O_DIRECTORY } else { 0 };
         let flags = abi::O_RDONLY | abi::O_NONBLOCK | abi::O_NOCTTY | kind;
         match self.daemon {
-            None => Ok(Handle::File(File::plain(path.text()?, flags)?)),
+            None => {
+                let (dir, path) = self.begin(path)?;
+                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?))
+            }
             Some(daemon) => Handle::walk(cx, daemon, path.text()?),
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
-use crate::cmd::{print, print_json};
+use crate::cmd::{cache_export, print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::{replay as mounts_replay, writer};
+use crate::mounts::{over, replay as mounts_replay, writer};
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub fn cache(what: &CacheWhat) -> Result<u8> {
     match what {
         CacheWhat::Status { place, json } => status(&image_of(place)?, *json),
         CacheWhat::Drain { place } => drain(&image_of(place)?),
+        CacheWhat::Skip { place, path } => skip(&image_of(place)?, path),
+        CacheWhat::Export { place, target } => export(&image_of(place)?, target),
         CacheWhat::Replay { directory, skip_missing } => replay(directory, *skip_missing),
         CacheWhat::Discard { place, yes } => match lost(place) {
             true => discard_lost(place, *yes),
@@ -52,6 +54,10 @@ fn image_of(place: &Path) -> Result<PathBuf> {
     if !place.is_dir() {
         return Ok(place.to_path_buf());
     }
+    // A session has it mounted over the directory: the marker is below that.
+    if let Some(image) = over::image_at(place) {
+        return Ok(image);
+    }
     let image = marker::of(place).ok_or_else(|| {
         Failure::new(format!("{}: no cache holds changes of this directory ({} is not there)", place.display(), marker::NAME))
     })?;
@@ -68,6 +74,24 @@ struct Open {
 }
 
 fn open(image: &Path) -> Result<Open> {
+    open_as(image, Changes::Refused, false)
+}
+
+/// The cache of a directory, to change what it shows: a session that has it writes back.
+pub fn open_to_change(image: &Path) -> Result<(Attached, &'static Cache)> {
+    let open = open_as(image, Changes::Image, false)?;
+    if let Some(command) = &open.daemon {
+        open.attached.leave();
+        let shown = image.display();
+        return Err(Failure::new(format!(
+            "{shown}: it is the cache of a daemon ({command}), whom only programs of its session reach; there `cp -r --reflink` clones"
+        )));
+    }
+    Ok((open.attached, open.cache))
+}
+
+/// `alone`: also where the directory is not there, or another one.
+fn open_as(image: &Path, changes: Changes, alone: bool) -> Result<Open> {
     let shown = image.display();
     let attached = attach::attach(image)?;
     let not_one = || Failure::new(format!("{shown}: it is not the cache of a directory"));
@@ -83,9 +107,16 @@ fn open(image: &Path) -> Result<Open> {
     let cache = if daemon.is_some() {
         Cache::alone(&cx, attached.fs)
     } else {
-        let origin = Origin::Directory(directory.as_os_str().as_bytes());
-        prepare(&cx, attached.fs, &origin).map_err(refused)?;
-        Cache::new(&cx, attached.fs, &origin, Changes::Refused)
+        let through = over::below(attached.fs, image, &directory);
+        let place = directory.as_os_str().as_bytes();
+        let origin = through.as_ref().map_or(Origin::Directory(place), |through| Origin::Through(place, through));
+        match prepare(&cx, attached.fs, &origin) {
+            Err(_) if alone => Cache::alone(&cx, attached.fs),
+            prepared => {
+                prepared.map_err(refused)?;
+                Cache::new(&cx, attached.fs, &origin, changes)
+            }
+        }
     };
     let cache = cache.map_err(|error| Failure::errno(shown, error.errno()))?;
     cache.give_lane_back(&thread);
@@ -137,6 +168,39 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     text += &format!("  {} rounds, {} bytes written back since it was made\n", shown.rounds, shown.written);
     print(text.as_bytes())?;
     Ok(0)
+}
+
+/// Gives up the changes of one name.
+fn skip(image: &Path, path: &Path) -> Result<u8> {
+    let open = open(image)?;
+    let path = path.strip_prefix(&open.directory).unwrap_or(path);
+    let skipped = writer::skip(open.cache, path.as_os_str().as_bytes());
+    open.attached.leave();
+    let shown = image.display();
+    let kept = skipped.map_err(|failure| Failure::new(format!("{}: {failure}", path.display())))?;
+    print(format!("{}: as the directory has it; what it was here is {shown}:{kept}\n", path.display()).as_bytes())?;
+    Ok(0)
+}
+
+/// Copies what is not below to another directory.
+fn export(image: &Path, target: &Path) -> Result<u8> {
+    let open = open_as(image, Changes::Refused, true)?;
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let exported = cache_export::export(open.cache, &cx, target);
+    let removed = writeback::removed(open.cache, &cx);
+    open.cache.give_lane_back(&thread);
+    open.attached.leave();
+    let exported = exported?;
+    let mut text = format!("{}: {} files\n", target.display(), exported.written);
+    for path in removed.unwrap_or_default() {
+        text += &format!("  removed: {}\n", String::from_utf8_lossy(&path));
+    }
+    print(text.as_bytes())?;
+    for path in &exported.incomplete {
+        eprintln!("bypath: {}: a part of it is only in the directory, which does not give it: zeros there", path.display());
+    }
+    Ok(u8::from(!exported.incomplete.is_empty()))
 }
 
 fn drain(image: &Path) -> Result<u8> {

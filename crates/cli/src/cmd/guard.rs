@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 const LAST_BREATH: Duration = Duration::from_millis(200);
 
 /// Starts the guard of the mount at `directory` with this `st_dev`, on a thread of its own.
-pub fn start(number: Option<u64>, directory: &Path) -> std::io::Result<()> {
+/// `covers`: the mount is over something that is to be seen again without it.
+pub fn start(number: Option<u64>, directory: &Path, covers: bool) -> std::io::Result<()> {
     let file = number.and_then(device::abort_file);
     let directory = directory.to_path_buf();
     let start = move || {
@@ -38,6 +39,7 @@ pub fn start(number: Option<u64>, directory: &Path) -> std::io::Result<()> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("bypath").arg("guard-mount").current_dir("/");
         command.args([rustix::process::getpid(), rustix::thread::gettid()].map(|id| id.as_raw_nonzero().to_string()));
+        command.args(covers.then_some("--covers"));
         command.arg(directory).stdin(file.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::null()).stderr(Stdio::null());
         if let Ok(mut guard) = command.spawn() {
             let _ = guard.wait();
@@ -47,7 +49,7 @@ pub fn start(number: Option<u64>, directory: &Path) -> std::io::Result<()> {
 }
 
 /// Waits for the end of a thread of the server, and sees to it that nobody waits for the server then.
-pub fn guard(server: i32, thread: i32, directory: &Path) -> Result<u8> {
+pub fn guard(server: i32, thread: i32, directory: &Path, covers: bool) -> Result<u8> {
     let _ = rustix::process::setsid();
     let mut signals = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))
@@ -61,6 +63,15 @@ pub fn guard(server: i32, thread: i32, directory: &Path) -> Result<u8> {
         if rustix::process::getppid() == Pid::from_raw(server) {
             let _ = device::unmount(directory, true);
         }
+    }
+    // A mount that is not answered any more is nobody else's.
+    let begun = Instant::now();
+    while covers && begun.elapsed() < LAST_BREATH {
+        if device::is_stale(directory) {
+            let _ = device::unmount(directory, true);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
     Ok(0)
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 pub mod cache;
+mod cache_export;
 mod cat;
 mod check;
 mod clean;
@@ -42,8 +43,10 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Mounts { json } => mounts::mounts(json),
         Verb::ExecInside { command } => run::exec_inside(&command),
         Verb::Mount(mount) => mount::mount(&mount),
-        Verb::CacheSpare { seconds, image, directory } => crate::mounts::spare::wait(seconds, &image, &directory),
-        Verb::GuardMount { server, thread, directory } => guard::guard(server, thread, &directory),
+        Verb::CacheSpare { seconds, image, directory, holds, writes } => {
+            crate::mounts::spare::wait(seconds, &image, &directory, (holds, writes))
+        }
+        Verb::GuardMount { server, thread, directory, covers } => guard::guard(server, thread, &directory, covers),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),
         Verb::Clone { source, target, json, quiet } => clone::clone(&source, &target, clone::Options { json, quiet }),

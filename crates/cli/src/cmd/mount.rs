@@ -8,7 +8,9 @@ use crate::attach::{self, Attached, How};
 use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
+use crate::mounts::{in_place, over};
 use base::{Cred, Cx, Thread};
+use cache::{Cache, Changes, Origin};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
 use server::device::{self, MountError, Mounted, Wanted};
@@ -16,14 +18,17 @@ use server::fuse::Keepers;
 use server::serve::Session;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use vfs::Backend;
 
 /// What a server says when its mount answers, and when others still use it.
 const READY: &str = "ready";
@@ -93,7 +98,18 @@ impl SessionMount {
     /// Mounts `image` at `directory`, which is free. `None` if this cannot be; the short way does without.
     pub fn start(image: &Path, directory: &Path, how: How) -> Option<SessionMount> {
         let mut command = server_command(image, directory, 4, how).ok()?;
-        command.arg("--while-used").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        SessionMount::spawn(command.arg("--while-used"))
+    }
+
+    /// The same of a cache, whose directory is reached at `below`; how long `fsync` waits.
+    pub fn start_cache(image: &Path, directory: &Path, how: How, (below, sync): (&OsStr, &str)) -> Option<SessionMount> {
+        let mut command = server_command(image, directory, 4, how).ok()?;
+        command.args(["--while-used", "--sync", sync, "--session", &std::process::id().to_string(), over::BELOW]).arg(below);
+        SessionMount::spawn(&mut command)
+    }
+
+    fn spawn(command: &mut Command) -> Option<SessionMount> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let hold = child.stdin.take();
         let mut out = BufReader::new(child.stdout.take()?);
@@ -106,12 +122,14 @@ impl SessionMount {
     }
 
     /// Lets go. Returns when the mount is gone, or others go on using it. The
-    /// image must have been left before.
-    pub fn end(mut self) {
+    /// image must have been left before, unless it is a cache. Whether they do.
+    pub fn end(mut self) -> bool {
         drop(self.hold.take());
-        if !says(&mut self.says, SHARED) {
-            let _ = self.child.wait();
+        if says(&mut self.says, SHARED) {
+            return true;
         }
+        let _ = self.child.wait();
+        false
     }
 }
 
@@ -228,8 +246,8 @@ fn serve(args: &Mount) -> Result<()> {
     if args.announce {
         let _ = rustix::process::setsid();
     }
-    let attached = attach::attach_as(&args.image, args.how())?;
-    refuse_alone(attached.fs, &args.image).inspect_err(|_| attached.leave())?;
+    let (attached, _before) = in_place::attach(&args.image, args.how())?;
+    let backend = backend_of(args, attached).inspect_err(|_| attached.leave())?;
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));
     // One whose mount was taken away just now needs a moment to end; a session need not wait for that.
@@ -254,11 +272,11 @@ fn serve(args: &Mount) -> Result<()> {
             args.image.display()
         )));
     }
-    let result = device::prepare(&args.directory).map_err(refused).and_then(|directory| {
-        let wanted =
-            Wanted { source: &source, directory: &directory, trusted: is_trusted(&source), read_only: args.is_read_only() };
+    let result = prepare(args).map_err(refused).and_then(|directory| {
+        let trusted = is_trusted(&source) && args.below.as_deref().is_none_or(device::honours_rights);
+        let wanted = Wanted { source: &source, directory: &directory, trusted, read_only: args.is_read_only() };
         let device = device::mount(&wanted).map_err(refused)?;
-        let served = serve_mounted(args, &log, attached, device, &directory);
+        let served = serve_mounted(args, &log, Attached { backend, ..attached }, device, &directory);
         if served.is_err() {
             let _ = device::unmount(&directory, true);
         }
@@ -266,6 +284,38 @@ fn serve(args: &Mount) -> Result<()> {
     });
     finish(attached, &log);
     result
+}
+
+/// Looks at the directory to be mounted on. What covers itself may be a mount already.
+fn prepare(args: &Mount) -> std::result::Result<PathBuf, MountError> {
+    match args.below.as_deref().is_some_and(is_through) {
+        true => std::fs::canonicalize(&args.directory).map_err(|_| MountError::Missing),
+        false => device::prepare(&args.directory),
+    }
+}
+
+/// Whether a directory is reached through what a process has open: the mount is over it.
+fn is_through(below: &Path) -> bool {
+    below.starts_with("/proc")
+}
+
+/// The image, or the cache that it is.
+fn backend_of(args: &Mount, attached: Attached) -> Result<&'static dyn Backend> {
+    let Some(below) = &args.below else {
+        refuse_alone(attached.fs, &args.image)?;
+        return Ok(attached.backend);
+    };
+    let changes = match (args.is_read_only(), args.sync.as_str()) {
+        (true, _) => Changes::Refused,
+        (false, "image") => Changes::Image,
+        (false, "journal") => Changes::Journal,
+        _ => Changes::Backend,
+    };
+    let thread = Thread::new();
+    let cache = Cache::new(&cx(&thread), attached.fs, &Origin::Directory(below.as_os_str().as_bytes()), changes);
+    let cache = cache.map_err(|error| Failure::errno(args.image.display(), error.errno()))?;
+    cache.give_lane_back(&thread);
+    Ok(Box::leak(Box::new(cache)))
 }
 
 /// What the mount of an image shows as its source.
@@ -299,7 +349,7 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
         fs.set_device(number);
         device::read_ahead(number);
     }
-    if let Err(error) = guard::start(number, directory) {
+    if let Err(error) = guard::start(number, directory, args.below.as_deref().is_some_and(is_through)) {
         log.say(&format!("there is no guard: {error}"));
     }
     let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Stale)| fs.pass_notices(cx, nap, pass);
@@ -327,7 +377,7 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
     if args.announce {
         announce(READY)?;
         if args.while_used {
-            watch_users(attached, log.clone(), directory.to_path_buf());
+            watch_users(attached, log.clone(), directory.to_path_buf(), (args.below.is_some(), args.session));
         } else {
             keep_quiet();
         }
@@ -386,12 +436,12 @@ fn watch_signals(attached: Attached, log: Log, directory: PathBuf) -> Result<()>
 }
 
 /// Ends the mount when whoever has started us is gone and nobody uses the image any more.
-fn watch_users(attached: Attached, log: Log, directory: PathBuf) {
+fn watch_users(attached: Attached, log: Log, directory: PathBuf, (is_cache, session): (bool, Option<u32>)) {
     std::thread::spawn(move || {
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
         let thread = Thread::new();
         let mut said = false;
-        while attached.fs.others(&cx(&thread)) {
+        while attached.fs.others(&cx(&thread)) && (!is_cache || over::is_used(&attached, session)) {
             if !said {
                 let _ = announce(SHARED);
                 keep_quiet();

@@ -11,6 +11,7 @@ use crate::cmd::ways;
 use crate::doctor::program;
 use crate::failure::{Failure, Result};
 use crate::library;
+use crate::mounts::over;
 use crate::mounts::spec::{self, Mount, Source};
 use crate::mounts::{For, Session, beside, check_points};
 use posix::{environment, own_calls};
@@ -72,6 +73,10 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     let program = &args.command[0];
     let points: Vec<&[u8]> = mounts.iter().map(|mount| &mount.point[..]).collect();
     let mut command = command(&args.command, &points)?;
+    // Who is in a directory that has been covered goes into what covers it.
+    if let Some(here) = over::working_directory(&session.covered) {
+        command.current_dir(here);
+    }
     command.env("LD_PRELOAD", preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
     if let Some(directory) = attach::fallback_directory() {

@@ -1,12 +1,15 @@
 //! A directory, or a daemon, behind a cache image.
 
 use super::Session;
+use super::over;
+use super::point::Under;
 use super::spare::Spare;
 use super::spec::{Actimeo, CacheImage, JOURNAL_SIZE, Mount};
 use super::watch::Watch;
 use super::writer::Writing;
 use crate::attach::{self, How};
 use crate::cmd::cache::source_of;
+use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
 use cache::{Cache, Changes, Mismatch, Origin, is_of_daemon, prepare};
@@ -71,18 +74,21 @@ pub struct Keeper {
     is_one: bool,
     /// Whether the session that it was for has been killed.
     is_left: bool,
+    /// Whether others reach the directory through this process.
+    holds: bool,
 }
 
 impl Keeper {
     /// For the cache of the directory at `place`.
     pub fn of_directory(cache: &'static Cache, place: &Path, actimeo: Actimeo) -> Keeper {
-        Keeper { cache, watch: Watch::make(place), actimeo, is_one: false, is_left: false }
+        Keeper { cache, watch: Watch::make(place), actimeo, is_one: false, is_left: false, holds: false }
     }
 
-    /// Goes on until nobody else uses the image, or another does the same.
-    pub fn run_until_alone(&mut self) {
+    /// Goes on until nobody else uses the image, or another does the same, unless others reach the directory through this
+    /// process.
+    pub fn run_until_alone(&mut self, holds: bool) {
         let (_end, ended) = channel::<()>();
-        self.is_left = true;
+        (self.is_left, self.holds) = (true, holds);
         self.run(&ended, &AtomicBool::new(false));
     }
 
@@ -96,7 +102,7 @@ impl Keeper {
             let is_one = self.cache.serve(pid);
             let mut is_due = is_one && !was_one && self.is_new();
             was_one = is_one;
-            if self.is_left && (!is_one || self.cache.is_alone(pid)) {
+            if self.is_left && (!is_one && !self.holds || self.is_alone(&cx, pid)) {
                 break;
             }
             if !is_one {
@@ -117,6 +123,13 @@ impl Keeper {
         }
         self.cache.end_service(pid);
         self.cache.give_lane_back(&thread);
+    }
+
+    /// Whether nobody else uses the image, but the server of its kernel mount, which waits for the same.
+    fn is_alone(&self, cx: &Cx, pid: u32) -> bool {
+        let fs = self.cache.fs();
+        let is_left = |server: u32| fs.users().all(|user| user == pid || user == server || !pm::host::is_alive(user));
+        self.cache.is_alone(pid) || self.holds && fs.server(cx).is_some_and(is_left)
     }
 
     /// Whether nothing has been watched yet: what has changed before nobody tells.
@@ -147,16 +160,18 @@ impl Keeper {
 }
 
 impl Session {
-    /// Mounts the directory at `lower` behind its cache image.
+    /// Mounts the directory at `lower` behind its cache image; `shows`: the kernel is to show it too, and how the mount
+    /// point is.
     pub(super) fn make_cache_of_directory(
         &mut self,
         mount: &Mount,
         image: &CacheImage,
         lower: &Path,
         slot: usize,
+        shows: Option<Under>,
     ) -> Result<&'static dyn Backend> {
         let place = lower.as_os_str().as_bytes();
-        self.make_cache(mount, image, (Origin::Directory(place), place), slot)
+        self.make_cache(mount, image, (Origin::Directory(place), place), slot, shows)
     }
 
     /// Mounts a daemon behind its cache image: `started` are its command, and by what programs reach it.
@@ -169,7 +184,7 @@ impl Session {
         slot: usize,
     ) -> Result<&'static dyn Backend> {
         let command = started.0.join(OsStr::new(" "));
-        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot)
+        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot, None)
     }
 
     /// Mounts what is behind a cache image, which is made if it is missing.
@@ -178,8 +193,9 @@ impl Session {
         &mut self,
         mount: &Mount,
         image: &CacheImage,
-        (origin, source): (Origin, &[u8]),
+        (mut origin, mut source): (Origin, &[u8]),
         slot: usize,
+        shows: Option<Under>,
     ) -> Result<&'static dyn Backend> {
         let shown = image.path.display().to_string();
         let thread = Thread::new();
@@ -195,25 +211,50 @@ impl Session {
                 "{shown}: it is an image of its own, and no cache; choose a name that is not there yet: the cache is made"
             )));
         }
+        // Where another session has it mounted over the directory, that is reached as that session does.
+        let joined = match origin {
+            Origin::Directory(place) => over::below(attached.fs, &image.path, over::path(place)),
+            _ => None,
+        };
+        if let (Origin::Directory(place), Some(through)) = (origin, &joined) {
+            (origin, source) = (Origin::Through(place, through), through);
+        }
         let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
         let changes = changes(mount, &origin);
+        let journal = journal(mount, &origin);
+        let held = match (origin, shows) {
+            (Origin::Directory(place), Some(Under::Same)) if over::is_free(over::path(place), &image.path, journal.as_ref()) => {
+                let directory = over::open(over::path(place));
+                directory.and_then(|it| Spare::hold(&image.path, it, mount.options.actimeo, changes != Changes::Refused))
+            }
+            _ => None,
+        };
+        let through = held.as_ref().map(Spare::through);
+        if let (Origin::Directory(place), Some(through)) = (origin, &through) {
+            (origin, source) = (Origin::Through(place, through), through);
+        }
+        let has_spare = held.is_some();
+        self.spares.extend(held);
         let cache = Cache::new(&cx, attached.fs, &origin, changes).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
         let point = mount.shown_point();
-        let is_directory = matches!(origin, Origin::Directory(_));
+        let is_directory = !matches!(origin, Origin::Daemon(..));
         if changes != Changes::Refused || is_directory && has_left(cache, &cx) {
-            self.writers.push(Writing::start(cache, &image.path, &point, journal(mount, &origin))?);
+            self.writers.push(Writing::start(cache, &image.path, &point, (journal, mount.options.conflict))?);
         }
         if mount.options.actimeo != Actimeo::Never {
             let actimeo = mount.options.actimeo;
             let mut keeper = match origin {
-                Origin::Directory(place) => {
-                    let place = Path::new(OsStr::from_bytes(place));
-                    self.spares.extend(Spare::start(&image.path, place, actimeo));
+                Origin::Directory(place) | Origin::Through(_, place) => {
+                    let place = over::path(place);
+                    // Another session's holds it.
+                    if !has_spare && joined.is_none() {
+                        self.spares.extend(Spare::start(&image.path, place, actimeo));
+                    }
                     Keeper::of_directory(cache, place, actimeo)
                 }
                 // It ends with the session, however that ends.
-                Origin::Daemon(..) => Keeper { cache, watch: None, actimeo, is_one: false, is_left: false },
+                Origin::Daemon(..) => Keeper { cache, watch: None, actimeo, is_one: false, is_left: false, holds: false },
             };
             keeper.begin(&cx, was_one, &shown)?;
             self.servers.push(Server::start(keeper));
@@ -224,21 +265,54 @@ impl Session {
             eprintln!("bypath: {point}: this directory can't be written: changes are refused (EROFS)");
         }
         let path = image.path.as_os_str().as_bytes();
-        let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
+        let whole = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
         let sync = match (mount.options.sync_image, mount.options.sync_journal) {
             (true, _) => "sync=image",
             (false, true) => "sync=journal",
             (false, false) => "",
         };
         let refused = if is_refused { "ro" } else { "" };
-        self.tell(mount, &source, &[&super::id(path), sync, refused]);
+        self.tell(mount, &whole, &[&super::id(path), sync, refused]);
+        if let (Some(there), true, None) = (shows, is_directory, &joined) {
+            self.show_cache(mount, image, (source, there), changes);
+        }
         Ok(cache)
+    }
+
+    /// The kernel's way to a cache whose directory is reached at `below`; `there`: what is at the mount point.
+    fn show_cache(&mut self, mount: &Mount, image: &CacheImage, (below, there): (&[u8], Under), changes: Changes) {
+        let point = over::path(&mount.point);
+        let may = match there {
+            Under::Empty | Under::Stale => true,
+            Under::Same => below.starts_with(b"/proc/"),
+            Under::Nothing => false,
+        };
+        let sync = match changes {
+            Changes::Image => "image",
+            Changes::Journal => "journal",
+            Changes::Backend | Changes::Refused => "backend",
+        };
+        let (how, text) = (attach::How { read_only: changes == Changes::Refused, ..How::default() }, over::text(below));
+        let shown = may.then(|| SessionMount::start_cache(&image.path, point, how, (&text, sync))).flatten();
+        match shown {
+            Some(kernel) => {
+                if there == Under::Same {
+                    over::say_who_is_inside(point, &mount.shown_point());
+                    self.covered.push(point.to_path_buf());
+                }
+                self.over.push(kernel);
+            }
+            None => {
+                self.guard(mount, there);
+                super::say_no_mount(mount, there, false);
+            }
+        }
     }
 }
 
 /// Where the journal of a mount lies, if it has one.
 fn journal(mount: &Mount, origin: &Origin) -> Option<CacheImage> {
-    let (Origin::Directory(place), true) = (origin, mount.options.sync_journal) else { return None };
+    let (Origin::Directory(place) | Origin::Through(place, _), true) = (origin, mount.options.sync_journal) else { return None };
     let beside = || writeback::journal::beside(Path::new(OsStr::from_bytes(place)));
     Some(mount.options.journal.clone().unwrap_or_else(|| CacheImage { path: beside(), size: JOURNAL_SIZE }))
 }
@@ -246,7 +320,7 @@ fn journal(mount: &Mount, origin: &Origin) -> Option<CacheImage> {
 /// What becomes of changes in a mount.
 fn changes(mount: &Mount, origin: &Origin) -> Changes {
     let may_write = match *origin {
-        Origin::Directory(place) => {
+        Origin::Directory(place) | Origin::Through(_, place) => {
             let want = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
             rustix::fs::access(OsStr::from_bytes(place), want).is_ok()
         }

@@ -1,10 +1,13 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
 pub mod cache;
+mod copies;
 mod daemon;
 mod daemon_log;
 pub mod helper;
+pub mod in_place;
 pub mod leavings;
+pub mod over;
 mod own_cache;
 mod point;
 mod proxy;
@@ -54,6 +57,10 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
+    /// The same to caches.
+    over: Vec<SessionMount>,
+    /// Directories that those cover.
+    pub covered: Vec<PathBuf>,
     /// Dropped before the daemons that they look after.
     upkeep: Vec<Upkeep>,
     daemons: Vec<Daemon>,
@@ -92,6 +99,8 @@ impl Session {
         let mut session = Session {
             images,
             kernel,
+            over: Vec::new(),
+            covered: Vec::new(),
             upkeep: Vec::new(),
             daemons,
             servers: Vec::new(),
@@ -128,12 +137,17 @@ impl Session {
             return self.make_new(mount, limit, slot, whom);
         }
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
-        self.guard(mount, there);
+        if mount.options.cache.is_none() || !matches!(mount.source, Source::Host(_)) || whom != (For::Programs { kernel: true }) {
+            self.guard(mount, there);
+        }
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => self.make_cache_of_directory(mount, image, path, slot),
+                Some(image) => {
+                    let shows = (whom == For::Programs { kernel: true }).then_some(there);
+                    self.make_cache_of_directory(mount, image, path, slot, shows)
+                }
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
@@ -174,13 +188,16 @@ impl Session {
     }
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
-        let (image, copy) = image(path, slot, &mount.options)?;
+        let Found { image, copy, in_place } = image(path, slot, &mount.options)?;
+        // Of a copy the kernel's way would be one that nobody else has.
+        let is_whole = copy.is_none() || in_place;
+        let attached = copy.as_ref().map_or(path, SharedFile::path);
         cache::refuse_alone(image.fs, path)?;
         self.images.push(image);
-        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
+        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, is_whole.then_some(&image))? };
         let kernel = match (there, whom) {
-            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
-                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if is_whole => {
+                SessionMount::start(attached, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
             }
             _ => None,
         };
@@ -189,13 +206,13 @@ impl Session {
             None => {
                 self.guard(mount, there);
                 if whom == (For::Programs { kernel: true }) && there != Under::Same {
-                    say_no_mount(mount, there, copy.is_some());
+                    say_no_mount(mount, there, !is_whole);
                 }
             }
         }
         if let Some(copy) = copy {
-            // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes(), &[&id(copy.bytes())]);
+            let in_place = if in_place { "in-place" } else { "" };
+            self.tell(mount, copy.bytes(), &[&id(copy.bytes()), in_place]);
             self.files.push(copy);
             return Ok(image.backend);
         }
@@ -315,6 +332,17 @@ fn id(image: &[u8]) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         self.servers.clear();
+        // Once with the kernel's way there still, so that what is below is hardly behind when it goes.
+        if !self.over.is_empty() {
+            self.writers.iter().for_each(writer::Writing::write_back);
+        }
+        let mut is_used = false;
+        while let Some(mount) = self.over.pop() {
+            is_used |= mount.end();
+        }
+        if is_used {
+            self.spares.iter_mut().for_each(spare::Spare::stay);
+        }
         self.writers.clear();
         for image in &self.images {
             image.leave();
@@ -322,26 +350,40 @@ impl Drop for Session {
         self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
-            mount.end();
+            let _ = mount.end();
         }
     }
 }
 
-/// The image at `path`, or, where its file may not be written and is only to be read, a copy.
-fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached, Option<SharedFile>)> {
+/// An image, attached.
+struct Found {
+    image: Attached,
+    /// The session's file that programs attach in its place.
+    copy: Option<SharedFile>,
+    /// That file has no contents; those are the image's own.
+    in_place: bool,
+}
+
+/// The image at `path`, or, where its file may not be written and is only to be read, what a session puts before it: a file
+/// of all but its contents, or, where that can't be, a copy.
+fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<Found> {
     let how = How { slot, atomic: options.atomic.filter(|_| !options.read_only), ..How::default() };
     if let Some(image) = attach::attach_if_writable(path, how)? {
-        return Ok((image, None));
+        return Ok(Found { image, copy: None, in_place: false });
     }
     if !options.read_only {
         let shown = path.display();
         if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             return Err(Failure::new(format!("{shown}: this user may neither read nor write the file")));
         }
-        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
+        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro it can be read")));
+    }
+    if let Some(copy) = in_place::make(path)? {
+        let image = attach::attach_as(copy.path(), How { in_place: true, ..how })?;
+        return Ok(Found { image, copy: Some(copy), in_place: true });
     }
     let copy = rescue::copy(path)?;
-    Ok((attach::attach_as(copy.path(), how)?, Some(copy)))
+    Ok(Found { image: attach::attach_as(copy.path(), how)?, copy: Some(copy), in_place: false })
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded

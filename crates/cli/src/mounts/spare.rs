@@ -5,12 +5,14 @@
 //! so that a terminal's signals, and those for a group of processes, pass it by, and holds nothing else.
 
 use super::cache::Keeper;
+use super::over;
 use super::spec::Actimeo;
 use super::writer::Writing;
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin};
+use rustix::fd::OwnedFd;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -21,30 +23,61 @@ use std::process::{Child, Command, Stdio};
 const ENDED: u8 = b'e';
 
 /// It, as long as the session lasts.
-pub struct Spare(Child);
+pub struct Spare {
+    child: Child,
+    stays: bool,
+}
 
 impl Spare {
     /// Starts it, for the image of the directory at `place`. Without one all is as with it, as long as nobody is killed.
     pub fn start(image: &Path, place: &Path, actimeo: Actimeo) -> Option<Spare> {
-        let seconds = if let Actimeo::Seconds(seconds) = actimeo { seconds } else { 0 };
+        Spare::spawn(image, place, actimeo, Stdio::null(), &[])
+    }
+
+    /// The same, which has the directory open: others reach it through this process ([`Spare::through`]) for as long as
+    /// anybody uses the image, whatever is mounted over it.
+    pub fn hold(image: &Path, directory: OwnedFd, actimeo: Actimeo, writes: bool) -> Option<Spare> {
+        let flags = ["--holds", "--writes"];
+        Spare::spawn(image, over::path(&over::through("self")), actimeo, directory.into(), &flags[..1 + usize::from(writes)])
+    }
+
+    fn spawn(image: &Path, place: &Path, actimeo: Actimeo, out: Stdio, flags: &[&str]) -> Option<Spare> {
+        let seconds = match actimeo {
+            Actimeo::Seconds(seconds) => seconds,
+            Actimeo::Never => u32::MAX,
+            _ => 0,
+        };
         // By the link: its path might lead into a mount.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("bypath").arg("cache-spare").arg(seconds.to_string()).arg(image).arg(place).current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Spare)
+        command.arg0("bypath").arg("cache-spare").args(flags).arg(seconds.to_string()).arg(image).arg(place).current_dir("/");
+        let child = command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::null()).spawn().ok()?;
+        Some(Spare { child, stays: false })
+    }
+
+    /// By what path all reach the directory that it holds.
+    pub fn through(&self) -> Vec<u8> {
+        over::through(&self.child.id().to_string())
+    }
+
+    /// Others go on to use the image when this session has ended.
+    pub fn stay(&mut self) {
+        self.stays = true;
     }
 }
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        if let Some(mut input) = self.0.stdin.take() {
+        if let Some(mut input) = self.child.stdin.take().filter(|_| !self.stays) {
             let _ = input.write_all(&[ENDED]);
         }
-        let _ = self.0.wait();
+        if !self.stays {
+            let _ = self.child.wait();
+        }
     }
 }
 
 /// What that process does.
-pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
+pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bool)) -> Result<u8> {
     let _ = rustix::process::setsid();
     let mut word = [0];
     if matches!(std::io::stdin().read(&mut word), Ok(1)) {
@@ -59,9 +92,9 @@ pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
     let actimeo = if seconds == 0 { Actimeo::Told } else { Actimeo::Seconds(seconds) };
     let cache: &'static Cache = Box::leak(Box::new(cache));
     // Where the session wrote back, its programs may go on to change something; and what it has left is there anyway.
-    let writes = writeback::marker::of(place).is_some();
-    let writing = if writes { Writing::start(cache, image, &place.display().to_string(), None).ok() } else { None };
-    Keeper::of_directory(cache, place, actimeo).run_until_alone();
+    let writes = writes || writeback::marker::of(place).is_some();
+    let writing = if writes { Writing::start(cache, image, &place.display().to_string(), (None, None)).ok() } else { None };
+    Keeper::of_directory(cache, place, actimeo).run_until_alone(holds);
     drop(writing);
     attached.leave();
     Ok(0)

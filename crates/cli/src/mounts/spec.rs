@@ -23,6 +23,7 @@ use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use writeback::Conflict;
 
 /// What is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Options {
     pub sync_image: bool,
     /// `fsync` waits for a journal.
     pub sync_journal: bool,
+    /// What becomes of a file that others have changed below while it is newer here.
+    pub conflict: Option<Conflict>,
     /// Where the journal lies, if that is said.
     pub journal: Option<CacheImage>,
     /// Overwrites in an image happen whole or not at all.
@@ -177,6 +180,13 @@ impl Options {
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are atomic=undo and atomic=replay"));
                     options.atomic = Some(how.ok_or_else(help)?);
                 }
+                _ if is_host && word.starts_with("conflict=") => {
+                    let how = Conflict::from_name(&word["conflict=".len()..]);
+                    let help = || {
+                        Failure::new(format!("--mount '{shown}': {word}: there are conflict=ours, conflict=both, conflict=stop"))
+                    };
+                    options.conflict = Some(how.ok_or_else(help)?);
+                }
                 ("sync=none", _) if is_host => options.unsynced = true,
                 ("sync=journal", _) if is_daemon => {
                     return Err(Failure::new(format!(
@@ -235,7 +245,7 @@ impl Options {
                         }
                         Source::Host(_) => {
                             "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
-                             sync=image, sync=journal, journal=PATH[:SIZE]"
+                             sync=image, sync=journal, journal=PATH[:SIZE], conflict=ours, conflict=both, conflict=stop"
                         }
                         Source::Objects(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, posix, close=later, close=stored, \
@@ -262,6 +272,9 @@ impl Options {
             if !is_cached && is_given {
                 return Err(Failure::new(format!("--mount '{shown}': {word} goes with cache=")));
             }
+        }
+        if !is_cached && options.conflict.is_some() {
+            return Err(Failure::new(format!("--mount '{shown}': conflict= goes with cache=")));
         }
         if options.journal.is_some() && !options.sync_journal {
             return Err(Failure::new(format!("--mount '{shown}': journal= goes with sync=journal")));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use writeback::marker::{self, Claim};
-use writeback::{Journal, Marker, Progress, Writer};
+use writeback::{Conflict, Journal, Marker, Progress, Writer};
 
 /// How long after the first change a round begins.
 const LAG: Duration = Duration::from_secs(1);
@@ -71,8 +71,16 @@ fn failure(shown: &str, failure: &writeback::Failure) -> Failure {
 
 impl Writing {
     /// Begins, for the directory behind a cache.
-    pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
+    pub fn start(
+        cache: &'static Cache,
+        image: &Path,
+        shown: &str,
+        (journal, conflict): (Option<CacheImage>, Option<Conflict>),
+    ) -> Result<Writing> {
         let marker = claim(cache, image)?;
+        if let (Some(marker), Some(conflict)) = (&marker, conflict) {
+            marker.set_conflict(conflict).map_err(|errno| Failure::errno(marker::NAME, errno))?;
+        }
         let ending = Arc::new(AtomicBool::new(false));
         let progress: Arc<Progress> = Arc::default();
         let mut served = Serving {
@@ -160,6 +168,15 @@ impl Writing {
     }
 }
 
+impl Writing {
+    /// Writes back what there is now, unless it is to be left.
+    pub fn write_back(&self) {
+        if !self.leave {
+            self.drain();
+        }
+    }
+}
+
 impl Drop for Writing {
     fn drop(&mut self) {
         if self.leave {
@@ -229,6 +246,11 @@ fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheI
     Ok(Some(Arc::new(journal)))
 }
 
+/// What the marker of a directory says becomes of files that others have changed too.
+fn conflict_of(cache: &Cache) -> Conflict {
+    if cache.daemon().is_some() { Conflict::Ours } else { marker::conflict_of(marker::path(cache.place())) }
+}
+
 /// All is below: marker and journal go.
 fn remove(writer: &Writer, marker: Marker, journal: Option<&Journal>) {
     match journal {
@@ -287,7 +309,7 @@ struct Serving {
 impl Serving {
     fn open(&mut self) -> Result<()> {
         let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
-        let mut writer = writer.telling(self.progress.clone());
+        let mut writer = writer.telling(self.progress.clone()).deciding(conflict_of(self.cache));
         if let Some(marker) = &self.marker {
             self.journal = journal_of(self.cache, &self.image, marker, self.wish.as_ref())?;
             if let Some(journal) = &self.journal {
@@ -442,6 +464,21 @@ impl Serving {
     }
 }
 
+/// Gives up the changes of one name; what it is called in the image from now on.
+pub fn skip(cache: &'static Cache, path: &[u8]) -> std::result::Result<String, writeback::Failure> {
+    let is_journaled = cache.daemon().is_none() && marker::journal_of(marker::path(cache.place())).is_some();
+    if is_journaled {
+        return Err(writeback::Failure {
+            what: "its journal promises an order, in which nothing can be left out".into(),
+            errno: pm::Errno::EOPNOTSUPP,
+        });
+    }
+    let writer = Writer::new(cache)?;
+    let skipped = writer.skip(path);
+    writer.rest();
+    skipped
+}
+
 /// Writes all back that a cache holds, without a session.
 pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
     let shown = image.display().to_string();
@@ -449,7 +486,8 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         // Whoever writes back does it.
         return cache.fs().want_round().map_err(|error| Failure::errno(&shown, error.errno()));
     };
-    let mut writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
+    let writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
+    let mut writer = writer.deciding(conflict_of(cache));
     let journal = journal_of(cache, image, &marker, None)?;
     if let Some(journal) = &journal {
         writer = writer.journaled(journal.clone());

@@ -146,6 +146,18 @@ impl Fs {
         Err(corrupt("lower line", node_offset(node.id)))
     }
 
+    /// Whether a node has any of these [`bits`], or is not below at all; one load, where [`Fs::known`] compares two looks.
+    /// `ESTALE`.
+    pub fn is_marked(&self, node: Node, any: u64) -> Result<bool> {
+        let inode = self.inode(node_offset(node.id))?;
+        let is_marked = self.lower_lines(inode).map(|lines| lines.is_none_or(|(_, lower)| lower.state.load(Acquire) & any != 0));
+        fence(Acquire);
+        if inode.head().generation & 0xff_ffff != node_generation(node.id) || inode.head().kind == 0 {
+            return Err(Errno::ESTALE.into());
+        }
+        is_marked
+    }
+
     fn known_of(&self, inode: &Inode) -> Result<Option<Known>> {
         let Some((cold, lower)) = self.lower_lines(inode)? else { return Ok(None) };
         let shown = cold.shown.load(Relaxed);

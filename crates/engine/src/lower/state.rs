@@ -66,6 +66,11 @@ impl Fs {
         is_free && state.server.compare_exchange(holder, pid.into(), AcqRel, Relaxed).is_ok()
     }
 
+    /// The process that keeps it fresh, as far as it is known; 0: none.
+    pub fn cache_keeper(&self) -> u64 {
+        self.cache_state().map_or(0, |state| state.server.load(Acquire))
+    }
+
     /// Process `pid` keeps it fresh no longer.
     pub fn end_cache_service(&self, pid: u32) {
         if let Ok(state) = self.cache_state() {

@@ -109,6 +109,8 @@ impl Fs {
         let flags = self.show_lower(&change, inode)?.unwrap_or(0);
         change.flags.fetch_and(!cachelet::COLD, SeqCst);
         change.flags.fetch_or(flags, SeqCst);
+        drop(change);
+        self.tell_shown(cx, node);
         Ok(())
     }
 

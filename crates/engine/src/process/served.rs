@@ -147,6 +147,14 @@ impl Fs {
         server != 0 && server != self.process.load(Relaxed)
     }
 
+    /// A node of a cache shows something else than before, which nobody has asked for here: the kernel hears of it a moment
+    /// later. Waits for nobody, so that whoever holds a lock may do it.
+    pub(crate) fn tell_shown(&self, cx: &Cx, node: Node) {
+        if self.header().server() != 0 && self.is_known(cx, node) {
+            self.tell_later(node.id);
+        }
+    }
+
     /// Whether the kernel may keep a node's attributes.
     pub fn is_known(&self, cx: &Cx, node: Node) -> bool {
         self.has_flag(cx, node, cachelet::KNOWN)

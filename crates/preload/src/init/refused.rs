@@ -51,6 +51,15 @@ fn source(image: &[u8]) -> &[u8] {
 
 /// Whether the kernel shows the image at its mount point, and not something else that is mounted there.
 fn kernel_serves(image: &[u8], point: &[u8]) -> bool {
+    let mut text = [0u8; 4096];
+    let image = match environment::cached(image) {
+        None => image,
+        Some((cache, _)) if cache.len() < text.len() => {
+            text[..cache.len()].copy_from_slice(cache);
+            &text[..cache.len() + 1]
+        }
+        Some(_) => return false,
+    };
     if image.first() != Some(&b'/') {
         return false;
     }

@@ -81,6 +81,21 @@ impl File {
         }
     }
 
+    /// A copy of all of it, of a directory of the kernel's.
+    pub fn copy_to(&self, to: &File) -> Result<()> {
+        let File::Fd(fd) = self else { return Err(Failure::new("bytes of a file", Errno::EOPNOTSUPP)) };
+        let (mut buffer, mut at) = (vec![0u8; PIECE as usize], 0);
+        loop {
+            let came =
+                rustix::io::pread(fd, &mut buffer[..], at).map_err(|error| Failure::new("bytes of a file", errno(error)))?;
+            if came == 0 {
+                return Ok(());
+            }
+            to.write(&buffer[..came], at)?;
+            at += came as u64;
+        }
+    }
+
     fn punch(&self, from: u64, len: u64) -> std::result::Result<(), Errno> {
         match self {
             File::Fd(fd) => {

@@ -179,7 +179,6 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(name: &str, runs: usize, how: How) -> Bench {
-        let journaled = how == How::Journal;
         // Where extended attributes and holes are kept as they are.
         let top = PathBuf::from(format!("/dev/shm/bypath-rounds-{}-{name}-{}", std::process::id(), how as u8));
         let _ = std::fs::remove_dir_all(&top);
@@ -188,9 +187,14 @@ impl Bench {
             plant(&low.join(run.to_string()), how);
             plant(&twins.join(run.to_string()), how);
         }
+        make_image(&image, 1 << 30);
+        Bench { runs, ..Bench::at(low, twins, image, how) }
+    }
+
+    /// Over what is there: a directory, its twin, and an image that is, or is to be, the cache of the first.
+    pub fn at(low: PathBuf, twins: PathBuf, image: PathBuf, how: How) -> Bench {
+        let (journaled, top) = (how == How::Journal, image.parent().unwrap().to_path_buf());
         let text = [image.as_os_str().as_bytes(), b"\0"].concat();
-        let options = Options { limit: 1 << 30, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
-        mkfs::make(&text, &options).unwrap();
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -221,7 +225,14 @@ impl Bench {
         let writer = Arc::new(Mutex::new(writer()));
         let helped = Arc::new(AtomicUsize::new(0));
         let helper = Some(help(fs, Arc::downgrade(&writer), helped.clone()));
-        Bench { by, cache, writer, committer, journal, helped, helper, image, low, twins, runs }
+        Bench { by, cache, writer, committer, journal, helped, helper, image, low, twins, runs: 1 }
+    }
+
+    /// Lets go of all that it has below and in memory; the image stays as it is.
+    pub fn let_go(mut self) {
+        let helper = self.helper.take();
+        drop((self.writer, self.committer));
+        helper.unwrap().join().unwrap();
     }
 
     /// With a thread's words for one call: it may be any thread's.
@@ -410,6 +421,13 @@ impl Bench {
         assert!(checked.issues.is_empty(), "{:?}", checked.issues);
         let _ = std::fs::remove_dir_all(self.image.parent().unwrap());
     }
+}
+
+/// A new image that may grow to `limit`.
+pub fn make_image(image: &Path, limit: u64) {
+    let text = [image.as_os_str().as_bytes(), b"\0"].concat();
+    let options = Options { limit, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
+    mkfs::make(&text, &options).unwrap();
 }
 
 /// Makes the rounds that somebody waits for.

@@ -1,0 +1,116 @@
+//! `bypath cache export`: what a cache has that the directory behind it has not, as files elsewhere. For a directory that
+//! does not come back.
+
+use crate::failure::{Failure, Result};
+use base::{Cx, Kind, Node};
+use cache::Cache;
+use pm::UserSlice;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use vfs::Backend;
+
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
+
+/// What was written, and what could not be.
+#[derive(Default)]
+pub struct Exported {
+    /// Files, symlinks and directories that are newer in the cache.
+    pub written: u64,
+    /// Those that have parts that are only below.
+    pub incomplete: Vec<PathBuf>,
+}
+
+/// Writes all that is newer here than below to `target`, by its path.
+pub fn export(cache: &Cache, cx: &Cx, target: &Path) -> Result<Exported> {
+    let mut done = Exported::default();
+    directory(cache, cx, cache.tree(), (target, Path::new("")), &mut done)?;
+    Ok(done)
+}
+
+fn failed(path: &Path, error: base::Error) -> Failure {
+    Failure::errno(path.display(), error.errno())
+}
+
+/// Those in a directory; whether there were any.
+fn directory(cache: &Cache, cx: &Cx, dir: Node, (target, path): (&Path, &Path), done: &mut Exported) -> Result<()> {
+    let mut names = Vec::new();
+    let listed = cache.fs().readdir(cx, dir, 0, &mut |entry| {
+        if !matches!(entry.name, b"." | b"..") {
+            names.push(entry.name.to_vec());
+        }
+        true
+    });
+    listed.map_err(|error| failed(path, error))?;
+    for name in names {
+        let path = path.join(OsStr::from_bytes(&name));
+        let Ok((node, kind)) = cache.fs().lookup_kind(cx, dir, &name) else { continue };
+        let known = cache.known_if(node).map_err(|error| failed(&path, error))?;
+        if kind == Kind::Directory {
+            if known.is_none() {
+                done.written += 1;
+                let at = target.join(&path);
+                std::fs::create_dir_all(&at).map_err(|error| Failure::io(at.display(), &error))?;
+            }
+            directory(cache, cx, node, (target, &path), done)?;
+        } else if known.is_none_or(|known| known.is_dirty()) {
+            one(cache, cx, (node, kind), (target, &path), done)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(cache: &Cache, cx: &Cx, (node, kind): (Node, Kind), (target, path): (&Path, &Path), done: &mut Exported) -> Result<()> {
+    let at = target.join(path);
+    let io = |error: std::io::Error| Failure::io(at.display(), &error);
+    let errno = |error: rustix::io::Errno| io(error.into());
+    std::fs::create_dir_all(at.parent().unwrap_or(target)).map_err(io)?;
+    let attr = cache.fs().attr(cx, node).map_err(|error| failed(path, error))?;
+    match kind {
+        Kind::Regular => {
+            let mut file = std::fs::File::create_new(&at).map_err(io)?;
+            if !contents(cache, cx, node, &mut file).map_err(io)? {
+                done.incomplete.push(path.to_path_buf());
+            }
+            file.set_permissions(std::fs::Permissions::from_mode(u32::from(attr.mode))).map_err(io)?;
+        }
+        Kind::Symlink => {
+            let mut text = vec![0; 4096];
+            let len = cache.fs().readlink(cx, node, UserSlice::from_mut(&mut text)).map_err(|error| failed(path, error))?;
+            std::os::unix::fs::symlink(OsStr::from_bytes(&text[..len]), &at).map_err(io)?;
+        }
+        _ => {
+            let kind = FileType::from_raw_mode(attr.kind.type_bits());
+            rustix::fs::mknodat(CWD, &at, kind, Mode::from_raw_mode(attr.mode.into()), attr.rdev).map_err(errno)?;
+        }
+    }
+    let time = Timespec { tv_sec: attr.mtime.div_euclid(1_000_000_000), tv_nsec: attr.mtime.rem_euclid(1_000_000_000) };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(CWD, &at, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
+    done.written += 1;
+    Ok(())
+}
+
+/// All bytes of a file; false if some are only below, where they can't be had: they are zeros then.
+fn contents(cache: &Cache, cx: &Cx, node: Node, file: &mut std::fs::File) -> std::io::Result<bool> {
+    let (mut buffer, mut at, mut is_whole) = (vec![0u8; PIECE], 0u64, true);
+    loop {
+        let came = match cache.read(cx, node, at, &[UserSlice::from_mut(&mut buffer)]) {
+            Ok(came) => came,
+            Err(_) => {
+                is_whole = false;
+                let read = cache.fs().read(cx, node, at, &[UserSlice::from_mut(&mut buffer)]);
+                read.map_err(|error| std::io::Error::from_raw_os_error(error.errno().0))?
+            }
+        };
+        if came == 0 {
+            return Ok(is_whole);
+        }
+        file.write_all(&buffer[..came])?;
+        at += came as u64;
+    }
+}
