@@ -19,6 +19,7 @@ mod adaptive_spin;
 mod ahead;
 mod call;
 mod co_location;
+mod copy;
 mod handles;
 mod locks;
 mod lower;
