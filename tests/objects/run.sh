@@ -156,7 +156,7 @@ os.kill(os.getppid(), signal.SIGKILL)' >out 2>err
 
 # Scripts of tests/programs, on tmpfs and in a bucket with attributes and a cache: output, exit code, and what another session
 # without the cache finds, but for what directories are like. Not among the usual cases: it takes a minute or two.
-scripts='awk-sed bash coreutils cpio dash dd dpkg-deb findutils flock gzip lmdb m4 make-gcc patch perl python3 redirections rsync sqlite3 tar xargs zip git'
+scripts='bash ccache compress dash dd dpkg-deb flock go gzip inotify lmdb m4 make-gcc patch python-venv redirections ruby sqlite3 xargs zip'
 case_scripts() {
     local script needed same=0 names=''
     local clean="env -i PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 AWS_ACCESS_KEY_ID=$AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY=$AWS_SECRET_ACCESS_KEY AWS_EC2_METADATA_DISABLED=true TMPDIR=${TMPDIR:-/tmp}"
