@@ -1,5 +1,6 @@
-"""What needs memory that is shared with the file, in the directory argv[1]: a mapping that is stored into, SQLite's WAL. Says
-the sum of what it has left."""
+"""What needs memory that is shared with the file, in the directory argv[1]: a mapping that is stored into, SQLite's WAL; and
+what an object can't be, which is refused at once. Says the sum of what it has left."""
+import errno
 import hashlib
 import mmap
 import os
@@ -20,6 +21,28 @@ with open(path, "w+b") as file:
         mapping.flush()
 with open(path, "rb") as file:
     assert file.read() == bytes(model)
+
+
+def fails(number, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        assert error.errno == number, error
+        return
+    raise AssertionError(f"{call} said nothing")
+
+
+fails(errno.EPERM, os.link, path, path + ".link")
+fails(errno.EPERM, os.symlink, path, path + ".link")
+fails(errno.EPERM, os.mkfifo, path + ".fifo")
+fails(errno.EOPNOTSUPP, os.setxattr, path, "user.a", b"1")
+assert os.listxattr(path) == []
+# A file without a name gets its first one.
+fd = os.open(place, os.O_TMPFILE | os.O_RDWR)
+os.write(fd, b"unnamed")
+os.link(f"/proc/self/fd/{fd}", os.path.join(place, "named"), src_dir_fd=os.open("/", os.O_RDONLY), follow_symlinks=True)
+os.fsync(fd)
+os.close(fd)
 base = sqlite3.connect(os.path.join(place, "db"))
 assert base.execute("pragma journal_mode=wal").fetchone() == ("wal",)
 base.execute("create table t(a)")

@@ -42,7 +42,15 @@ if what == "make":
     os.chmod(name("later"), 0o444)
     if os.geteuid() == 0:
         os.chown(name("later"), 7, 8)
+    # Set while an upload of it is under way, or about to be, or over.
+    os.mkdir(name("many"))
+    for number in range(120):
+        with open(name(f"many/{number}"), "w") as file:
+            file.write("x")
+        time.sleep(0.0004 * (number % 60))
+        os.chmod(name(f"many/{number}"), 0o755)
 else:
+    assert [n for n in range(120) if stat.S_IMODE(os.stat(name(f"many/{n}")).st_mode) != 0o755] == []
     about = os.stat(name("file"))
     assert (stat.S_IMODE(about.st_mode), about.st_mtime_ns) == (0o4751, 1_234_567_890_123_456_789), about
     assert head("file") == {"mode": str(0o104751), "uid": str(about.st_uid), "gid": str(about.st_gid), "mtime": "1234567890.123456789"}, head("file")
@@ -54,7 +62,7 @@ else:
     assert stat.S_IMODE(about.st_mode) == 0o444 and open(name("later")).read() == "later"
     assert os.geteuid() or (about.st_uid, about.st_gid) == (7, 8), about
     kinds = {entry.name: (entry.is_symlink(), entry.is_file(follow_symlinks=False)) for entry in os.scandir(place)}
-    assert kinds == {name: (name in ("link", "near"), name not in ("link", "near")) for name in ("file", "new", "link", "near", "later")}, kinds
+    assert kinds == {name: (name in ("link", "near"), name not in ("link", "near")) for name in ("file", "new", "link", "near", "later")} | {"many": (False, False)}, kinds
     # What s3fs has written.
     headers = {"x-amz-meta-mode": "33060", "x-amz-meta-uid": "9", "x-amz-meta-gid": "10", "x-amz-meta-mtime": "77"}
     urllib.request.urlopen(urllib.request.Request(f"{url}/_raw/{key}theirs/x", b"theirs", headers, method="PUT"))

@@ -154,6 +154,40 @@ os.kill(os.getppid(), signal.SIGKILL)' >out 2>err
     [ "$(session '' cat '/s3/in the image' 2>>err)" = kept ] && pass || fail 'what was in the image is lost' err
 }
 
+# Scripts of tests/programs, on tmpfs and in a bucket with attributes and a cache: output, exit code, and what another session
+# without the cache finds, but for what directories are like. Not among the usual cases: it takes a minute or two.
+scripts='bash ccache compress dash dd dpkg-deb flock go gzip inotify lmdb m4 make-gcc patch python-venv redirections ruby sqlite3 xargs zip'
+case_scripts() {
+    local script needed same=0 names=''
+    local clean="env -i PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 AWS_ACCESS_KEY_ID=$AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY=$AWS_SECRET_ACCESS_KEY AWS_EC2_METADATA_DISABLED=true TMPDIR=${TMPDIR:-/tmp}"
+    cat >side.sh <<'SIDE'
+mkdir -p "$1/tmp" && cd "$1" || exit 99
+HOME=$1 TMPDIR=$1/tmp timeout -k 5 180 $(sed -n '1s/^#!//p' "$2") "$2" 2>&1
+echo "exit $?"
+SIDE
+    cat >list.sh <<'LIST'
+cd "$1" || exit 99
+find . \( -type d -printf '%P %y\n' \) -o -printf '%P %y %m %U %G %l\n' | sort
+find . -type f | grep -Ev "$2" | sort | while IFS= read -r file; do cksum "$file"; done
+LIST
+    for script in ${SCRIPTS:-$scripts}; do
+        local file=$tests/programs/$script.sh ignore
+        for needed in $(sed -n 's/^# needs: *//p' "$file" | head -1); do
+            type -P "$needed" >/dev/null || [ -e "$needed" ] || { echo "skip objects, $script: $needed is not installed: LEFT OUT, not passed"; continue 2; }
+        done
+        ignore=$(sed -n 's/^# ignore: *//p' "$file" | head -1)
+        mkdir -p k
+        $clean sh side.sh "$work/k/$script" "$file" 2>&1 </dev/null | sed "s|$work/k/|@|g; s|k/$script|@|g" >k.out
+        $clean "$bypath" run --no-fuse --mount "s3:$S3:$work/s,posix,cache" -- sh side.sh "$work/s/$script" "$file" </dev/null 2>err | sed "s|$work/s/|@|g; s|s/$script|@|g" >s.out
+        $clean sh list.sh "$work/k/$script" "${ignore:-^$}" >k.list 2>&1
+        $clean "$bypath" run --no-fuse --mount "s3:$S3:$work/s,posix" -- sh list.sh "$work/s/$script" "${ignore:-^$}" >s.list 2>>err
+        cmp -s k.out s.out || { diff k.out s.out >what; cat err >>what; fail "$script: its output differs" what; continue; }
+        cmp -s k.list s.list || { diff k.list s.list >what; cat err >>what; fail "$script: it leaves something else" what; continue; }
+        same=$((same + 1)) names="$names $script"
+    done
+    [ $same -gt 0 ] && pass && echo "     $same scripts:$names"
+}
+
 # What can't be mounted says why, at once.
 case_refused() {
     local bad

@@ -9,6 +9,7 @@ use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::*;
+use vfs::cached::lacks;
 
 /// How often bytes may go again before they are read.
 const ATTEMPTS: u32 = 100;
@@ -124,10 +125,22 @@ impl Backend for Cache {
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        let lacking = match new.kind {
+            Kind::Regular | Kind::Directory => 0,
+            Kind::Symlink => lacks::SYMLINKS,
+            _ => lacks::NODES,
+        };
+        if self.lower.lacks(lacking) {
+            return Err(Errno::EPERM.into());
+        }
         self.make(cx, dir, name, new)
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        // A file that has none yet gets its first.
+        if self.lower.lacks(lacks::LINKS) && self.fs().attr(cx, node)?.nlink > 0 {
+            return Err(Errno::EPERM.into());
+        }
         self.add_name(cx, node, dir, name)
     }
 
@@ -256,6 +269,9 @@ impl Xattrs for Cache {
     }
 
     fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        if self.lower.lacks(lacks::XATTRS) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         self.set_attribute(cx, node, name, value, flags)
     }
 

@@ -6,6 +6,7 @@ use base::{Cx, Errno, Error, Node, Result};
 use core::ffi::CStr;
 use engine::lower::bits;
 use pm::UserSlice;
+use vfs::cached::lacks;
 
 impl Cache {
     /// A handle on the original, unless it is known to have no attributes.
@@ -14,6 +15,9 @@ impl Cache {
             return Ok(None);
         };
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
+        if self.lower.lacks(lacks::XATTRS) {
+            return Ok(None);
+        }
         let before = self.names_lead()?;
         let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
         self.names_led(before)?;

@@ -19,6 +19,7 @@ mod adaptive_spin;
 mod ahead;
 mod call;
 mod co_location;
+mod copy;
 mod handles;
 mod locks;
 mod lower;
@@ -29,6 +30,7 @@ pub mod ring;
 mod yielding;
 
 pub use call::{MINOR, UNSPLICED, agree};
+pub use session::lacks;
 
 use base::{Cx, Errno, Error, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -47,6 +49,8 @@ pub const OPENS_ASK: u32 = 4;
 /// See [`DEFAULT_PERMISSIONS`]. What was written and closed is stored later: `SYNCFS` waits for all of it, and says what has
 /// failed.
 pub const SYNCS_WHOLE: u32 = 8;
+/// See [`DEFAULT_PERMISSIONS`]. What it can't hold (`session::lacks`), so many bits to the left.
+pub const LACKS_SHIFT: u32 = 8;
 
 /// A FUSE daemon.
 #[derive(Debug)]

@@ -101,13 +101,17 @@ impl Tree {
         })
     }
 
-    /// A program has set attributes of a file: they go to the store, with its bytes.
-    pub fn keep(&self, node: &Arc<Node>) -> Result<(), Errno> {
-        if !self.is_posix || node.is_dir {
+    /// A program sets attributes. If they are kept they go to the store, with the file's bytes: nothing is uploaded between the
+    /// change and its note, or what was uploaded would be taken for the latest.
+    pub fn set(&self, node: &Arc<Node>, change: impl FnOnce(&mut Set), is_kept: bool) -> Result<(), Errno> {
+        let mut contents = lock(&node.contents);
+        let Ok(path) = node.path() else { return Ok(()) };
+        if !self.is_posix || node.is_dir || !is_kept {
+            lock(&self.table).set(&path, change);
             return Ok(());
         }
-        let mut contents = lock(&node.contents);
         contents.load(self.store, &self.spool, node, u64::MAX)?;
+        lock(&self.table).set(&path, change);
         contents.is_dirty = true;
         lock(&node.place).is_local = true;
         self.changed_alone(node, contents)

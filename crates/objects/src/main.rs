@@ -35,7 +35,7 @@ mod windows;
 
 use clap::Parser;
 use fuse_client::ring::{MESSAGE_MAX, Ring};
-use fuse_client::{OPENS_ASK, SYNCS_WHOLE};
+use fuse_client::{LACKS_SHIFT, OPENS_ASK, SYNCS_WHOLE, lacks};
 use pm::UserSlice;
 use requests::Requests;
 use server::fuse::message::Reply;
@@ -92,8 +92,10 @@ fn run(args: Args) -> Result<(), String> {
         kept::check(&store)?;
     }
     let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?, args.later, args.posix));
+    let lacking = lacks::LINKS | lacks::NODES | lacks::XATTRS | if args.posix { 0 } else { lacks::SYMLINKS };
+    let flags = OPENS_ASK | lacking << LACKS_SHIFT | if args.later { SYNCS_WHOLE } else { 0 };
     let header = ring.header().map_err(|errno| format!("the ring: {errno}"))?;
-    header.mount_flags.fetch_or(if args.later { OPENS_ASK | SYNCS_WHOLE } else { OPENS_ASK }, SeqCst);
+    header.mount_flags.fetch_or(flags, SeqCst);
     std::thread::scope(|scope| {
         for _ in 0..if args.later { later::UPLOADS } else { 0 } {
             scope.spawn(|| requests.tree().store_later());

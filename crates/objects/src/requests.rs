@@ -206,26 +206,18 @@ impl Requests {
             mtime: time(set::MTIME, set::MTIME_NOW, asked.mtime, asked.mtime_ns),
             is_link: node.is_link,
         };
-        if let Ok(path) = node.path() {
-            let mut table = lock(&self.tree.table);
-            if asked.valid & set::SIZE != 0 {
-                table.changed(&path);
-            }
-            table.set(&path, |set| {
-                *set = Set {
-                    mode: change.mode.or(set.mode),
-                    uid: change.uid.or(set.uid),
-                    gid: change.gid.or(set.gid),
-                    atime: change.atime.or(set.atime),
-                    mtime: change.mtime.or(set.mtime),
-                    is_link: set.is_link,
-                };
-            });
-            drop(table);
-            if asked.valid & (set::MODE | set::UID | set::GID | set::MTIME) != 0 {
-                self.tree.keep(node)?;
-            }
-        }
+        let apply = |set: &mut Set| {
+            *set = Set {
+                mode: change.mode.or(set.mode),
+                uid: change.uid.or(set.uid),
+                gid: change.gid.or(set.gid),
+                atime: change.atime.or(set.atime),
+                mtime: change.mtime.or(set.mtime),
+                is_link: set.is_link,
+            };
+        };
+        let is_kept = asked.valid & (set::MODE | set::UID | set::GID | set::MTIME) != 0;
+        self.tree.set(node, apply, is_kept)?;
         self.attributes(node, reply)
     }
 
@@ -307,10 +299,10 @@ impl Requests {
     fn write(&self, node: &Node, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: WriteIn = body.take()?;
         let data = body.bytes(asked.size)?;
-        lock(&node.contents).write(self.tree.store, &self.tree.spool, node, asked.offset, data)?;
-        if let Ok(path) = node.path() {
-            lock(&self.tree.table).changed(&path);
-        }
+        let mut contents = lock(&node.contents);
+        contents.write(self.tree.store, &self.tree.spool, node, asked.offset, data)?;
+        self.tree.changed(node);
+        drop(contents);
         reply.put(&WriteOut { size: asked.size, padding: 0 });
         Ok(())
     }

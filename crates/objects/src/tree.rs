@@ -286,7 +286,15 @@ impl Tree {
     pub fn truncate(&self, node: &Arc<Node>, len: u64) -> Result<(), Errno> {
         let mut contents = lock(&node.contents);
         contents.truncate(self.store, &self.spool, node, len)?;
+        self.changed(node);
         self.changed_alone(node, contents)
+    }
+
+    /// A file's bytes have changed: a time that was set of it is over. Its contents are locked.
+    pub fn changed(&self, node: &Node) {
+        if let Ok(path) = node.path() {
+            lock(&self.table).changed(&path);
+        }
     }
 
     /// What was changed without a handle is in the store at once, or later.

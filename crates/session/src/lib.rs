@@ -35,7 +35,7 @@ pub mod pages;
 
 pub use changes::Moment;
 pub use lock_handles::LockHandle;
-pub use lower::{KernelCall, KernelOpen, LowerFs, Miss};
+pub use lower::{KernelCall, KernelOpen, LowerFs, Miss, lacks};
 pub use nodes::{Caching, Entry, Found, Record, Rule};
 pub use open_files::{Ends, OpenFiles};
 pub use pages::{FRAME_BYTES, Fetch, PageFigures, PageKey};

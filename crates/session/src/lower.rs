@@ -10,6 +10,18 @@ fn refused<T>() -> Result<T> {
     Err(Error::Posix(Errno::EOPNOTSUPP))
 }
 
+/// What a lower file system can't hold.
+pub mod lacks {
+    /// Second names of a file.
+    pub const LINKS: u32 = 1;
+    /// Symlinks.
+    pub const SYMLINKS: u32 = 2;
+    /// FIFOs, sockets, devices.
+    pub const NODES: u32 = 4;
+    /// Extended attributes.
+    pub const XATTRS: u32 = 8;
+}
+
 /// A file system that answers for nodes of a [`SessionCache`], which says what it
 /// calls them (`key`) and by which path they are reached.
 ///
@@ -189,6 +201,11 @@ pub trait LowerFs: Sync {
     fn copy_range(&self, s: &SessionCache, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
         let _ = (s, cx, from, to, len);
         Err(Errno::EXDEV.into())
+    }
+
+    /// What it can't hold, as bits of [`lacks`].
+    fn lacks(&self) -> u32 {
+        0
     }
 
     /// Whether what is closed is stored later, and a sync of the whole (no node) waits for it and says what failed.

@@ -72,6 +72,11 @@ impl Lower {
         self.daemon.map_or(0, |daemon| daemon.told())
     }
 
+    /// Whether it can hold something ([`lacks`]): what it can't is refused here, not by a round.
+    pub fn lacks(&self, what: u32) -> bool {
+        self.daemon.is_some_and(|daemon| daemon.lacks() & what != 0)
+    }
+
     /// A path below it: `tail` writes what follows the root to the end of its room and says where that begins; then `name`.
     pub fn path(&self, tail: impl FnOnce(&mut [u8]) -> Result<usize>, name: &[u8]) -> Result<Path> {
         let mut path = [0; PATH_MAX];

@@ -20,6 +20,9 @@ pub trait Below: Backend {
     /// ([`Below::syncs_whole`]): what a daemon that writes later could not do is told here.
     fn write_below(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()>;
 
+    /// What it can't hold ([`session::lacks`]).
+    fn lacks(&self) -> u32;
+
     /// Whether a sync of the whole (`sync` of no node) waits for all that was written, and says what has failed.
     fn syncs_whole(&self) -> bool;
 
@@ -70,6 +73,10 @@ impl<S: LowerFs> Below for Cached<S> {
             self.lower.closed(&self.session, cx, node);
             synced
         })
+    }
+
+    fn lacks(&self) -> u32 {
+        self.lower.lacks()
     }
 
     fn syncs_whole(&self) -> bool {

@@ -15,7 +15,7 @@ mod parts;
 
 pub use below::Below;
 
-pub use session::{KernelCall, KernelOpen};
+pub use session::{KernelCall, KernelOpen, lacks};
 
 use crate::backend::{Handover, KernelFiles};
 use crate::*;
