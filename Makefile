@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench figures ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
+    fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
@@ -25,6 +25,7 @@ help:
 	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
 	@echo 'make test     all tests'
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
+	@echo 'make suites   other projects'"'"' own suites beside tmpfs: LTP, coreutils, CPython (SUITES=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo "make figures  the papers' figures, made again beside the kernel's file systems"
@@ -203,6 +204,10 @@ mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
+
+# Other projects' own suites, minutes each: LTP, coreutils, CPython (SUITES='ltp …').
+suites: build
+	SOURCES=$(CURDIR)/$(TOOLS)/suites BYPATH=$(RELEASE)/bypath tests/suites/run.sh $(SUITES)
 
 # What the dead had open and locked, 4,000 rounds (decision 0065).
 held:

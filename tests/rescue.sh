@@ -1,6 +1,6 @@
 #!/bin/sh
-# A session on an image whose file may not be written: all can be read, by every program of the
-# session; every change is refused; the file stays as it is, and nothing is left behind.
+# Sessions on an image whose file may not be written: they read it where it lies, any number at a time; all can be read, by
+# every program of a session; every change is refused; the file stays as it is, and nothing is left behind.
 #
 #   rescue.sh BYPATH
 set -u
@@ -54,6 +54,32 @@ fi
 session ,ro sh -c 'echo x >/bp/new; echo x >>/bp/tree/numbers; rm /bp/tree/link; mkdir /bp/d; mv /bp/tree /bp/t' >"$work/said" 2>&1
 [ "$(grep -c 'Read-only file system' "$work/said")" -eq 5 ]
 verdict "rescue: every change is refused" $? || cat "$work/said"
+
+# Two sessions read one file where it lies, and have no copy of what is in the files. Meanwhile nobody changes it.
+mkfifo "$work/first" "$work/second" "$work/end1" "$work/end2"
+chmod 666 "$work/first" "$work/second" "$work/end1" "$work/end2"
+for number in first:end1 second:end2; do
+    session ,ro sh -c "cd /bp/tree && echo \$(cat numbers below/file | sha256sum) \$\$ >'$work/${number%:*}'; read -r _ <'$work/${number#*:}'" &
+done
+read -r first _ pid <"$work/first" && read -r second _ <"$work/second"
+want=$(cat "$work/tree/numbers" "$work/tree/below/file" | sha256sum | cut -d' ' -f1)
+[ "$first" = "$want" ] && [ "$second" = "$want" ] && [ "$(ls "$work/segments" | grep -c rescue)" -eq 2 ]
+verdict "rescue: two sessions at a time" $?
+grep -q "r--s .* $image\$" "/proc/$pid/maps"
+verdict "rescue: the file itself is what they read" $?
+"$bypath" ls "$image:/tree" >/dev/null && "$bypath" check "$image" >/dev/null
+verdict "rescue: commands read it too" $?
+flock -n -x "$image" true
+[ $? -ne 0 ]
+verdict "rescue: who wants to change it waits" $?
+echo >"$work/end1"
+echo >"$work/end2"
+wait
+flock -n -x "$image" true
+verdict "rescue: and no longer than they live" $?
+
+[ "$(BYPATH_SEGMENT_DIR=$work/segments $as "$work/bin/bypath" cat "$image:/tree/below/file")" = contents ]
+verdict "rescue: a command without a session" $?
 
 session '' true 2>"$work/said"
 [ $? -ne 0 ] && grep -q 'not writable; with the option ro' "$work/said"

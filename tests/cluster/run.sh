@@ -83,6 +83,75 @@ wait $watcher
 [ "$second" = "['new', 'other'] 2 text
  False" ] || fail "after the other's changes: $second $(cat err)"
 
+# A session that is killed, with its ceph-fuse: what it had locked is had by another. The MDS waits for its word first.
+rm -f ready && mkfifo ready
+"$bypath" run --no-fuse --mount "$spec" -- python3 -c '
+import fcntl, os, sys, time
+f = open("c/f", "r+")
+fcntl.flock(f, fcntl.LOCK_EX)
+os.write(os.open("ready", os.O_WRONLY), b"%d\n" % os.getppid())
+time.sleep(600)' 2>err &
+session=$!
+read -r parent <ready
+kill -9 "$parent" $session 2>/dev/null
+: >given-up
+got=$(timeout 150 "$bypath" run --no-fuse --mount "$spec" -- python3 "$tests/lock.py" "$work/c/f" flock wait 2>err)
+[ "$got" = had ] || fail "a killed session's lock: $got $(cat err)"
+
+# Quota is what statfs says; a snapshot shows what was.
+run python3 -c '
+import os
+os.mkdir("c/q")
+os.setxattr("c/q", "ceph.quota.max_bytes", b"104857600")
+os.mkdir("c/snapped")
+open("c/snapped/file", "w").write("before")
+os.mkdir("c/snapped/.snap/first")
+open("c/snapped/file", "w").write("after")
+print(open("c/snapped/.snap/first/file").read(), open("c/snapped/file").read(), os.listdir("c/snapped/.snap"))' >out 2>err
+[ "$(cat out)" = "before after ['first']" ] || fail "a snapshot: $(cat out err)"
+got=$(timeout 60 "$bypath" run --no-fuse --mount "${spec/ceph:\/:/ceph:/q:}" -- python3 -c '
+import os, sys
+about = os.statvfs("c")
+print(about.f_blocks * about.f_frsize)' 2>err)
+[ "$got" = 104857600 ] || fail "a quota: $got $(cat err)"
+
+# The MDS is killed and started again while one session writes: each call does what it says or fails, within its time.
+rm -f ready && mkfifo ready
+run python3 -c '
+import os, time
+os.mkdir("c/load")
+done, failed = {}, []
+open("ready", "w").write("x")
+until = time.monotonic() + 12
+number = 0
+while time.monotonic() < until:
+    name, begun = "c/load/%d" % number, time.monotonic()
+    number += 1
+    try:
+        with open(name, "w") as file:
+            file.write("text %d" % number)
+            os.fsync(file.fileno())
+        os.rename(name, name + ".done")
+        done[name + ".done"] = "text %d" % number
+    except OSError as error:
+        failed.append(error)
+    assert time.monotonic() - begun < 100
+print(len(done) > 0, failed, all(open(name).read() == text for name, text in done.items()))
+open("expected", "w").write(repr(done))' >out 2>err &
+session=$!
+read -r _ <ready
+mds=$(cat "$work"/ceph/run/mds.a.pid)
+kill -9 "$mds"
+sleep 1
+ceph-mds -c "$work/ceph/ceph.conf" --keyring "$work/ceph/mds/a/keyring" -i a >mds.out 2>&1 || fail "the MDS does not start again: $(cat mds.out)"
+wait $session || fail "beside an MDS that fails: $(cat out err)"
+grep -q '^True .* True$' out || fail "beside an MDS that fails: $(cat out err)"
+got=$(run python3 -c '
+done = eval(open("expected").read())
+print(all(open(name).read() == text for name, text in done.items()))' 2>err)
+[ "$got" = True ] || fail "after an MDS that failed, another session: $got $(cat err)"
+cat out
+
 "$here/mini-ceph.sh" stop "$work/ceph"
 verdict 'cluster: two sessions' $failed
 exit $failed

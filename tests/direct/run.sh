@@ -95,7 +95,7 @@ has_examples() {
 }
 # example NAME OUTPUT [OPTION…]: compiles one.
 example() {
-    cc -w -O2 -D_FILE_OFFSET_BITS=64 -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_SETXATTR -I/usr/include/fuse3 -I$examples "${@:3}" -o "$2" "$examples/$1.c" -lfuse3 2>m.err
+    cc -w -O2 -D_FILE_OFFSET_BITS=64 -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_SETXATTR -DHAVE_COPY_FILE_RANGE -I/usr/include/fuse3 -I$examples "${@:3}" -o "$2" "$examples/$1.c" -lfuse3 2>m.err
 }
 passthrough() {
     local which whole=$name
@@ -109,7 +109,39 @@ passthrough() {
             *) use "fuse:./$which -f -o modules=subdir,subdir=$work/$which.d @" ;;
         esac
     done
+    name=copy_file_range
+    copied "./passthrough_ll -f -o source=$work/passthrough_ll.d @" && pass
+    # It has no such function: programs read and write.
+    session --mount "fuse:./passthrough_fh -f -o modules=subdir,subdir=$work/passthrough_fh.d @:/direct" -- python3 -c '
+import errno, os
+with open("/direct/from", "w+b") as file, open("/direct/to", "wb") as target:
+    file.write(b"bytes")
+    file.flush()
+    try:
+        raise SystemExit(os.copy_file_range(file.fileno(), target.fileno(), 5, 0, 0))
+    except OSError as error:
+        assert error.errno == errno.EXDEV, error' >m.out 2>&1 && pass 'not known' || fail 'where it is not known' m.out
     name=$whole
+}
+
+# copied COMMAND: copy_file_range is the daemon's, and what was read before is not shown in its place.
+copied() {
+    session --mount "fuse:$1:/direct" -- python3 -c '
+import os
+data = os.urandom(1_000_000)
+open("/direct/from", "wb").write(data)
+open("/direct/to", "wb").write(bytes(300_000))
+assert open("/direct/to", "rb").read() == bytes(300_000)
+with open("/direct/from", "rb") as source, open("/direct/to", "r+b") as target:
+    done = 0
+    while done < 900_000:
+        count = os.copy_file_range(source.fileno(), target.fileno(), 900_000 - done, 50_000 + done, 1_000 + done)
+        assert count > 0
+        done += count
+    assert os.fstat(target.fileno()).st_size == 901_000
+    assert os.copy_file_range(source.fileno(), target.fileno(), 10, 1_000_000, 0) == 0
+    assert target.read() == bytes(1_000) + data[50_000:950_000]
+assert open("/direct/to", "rb").read() == bytes(1_000) + data[50_000:950_000]' >m.out 2>&1 || { fail "$1" m.out; return 1; }
 }
 
 # The same without a loader: no library gets into these, so they have a socket. One with threads, in the

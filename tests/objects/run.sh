@@ -106,6 +106,54 @@ os._exit(0)' >out 2>err
     [ "$(cat out)" = 'syncedleft' ] && pass || { cat err >>out; fail 'what was left' out; }
 }
 
+# close=later: what is closed is in the store when syncfs says so, a name that was only on its way never is; what fails is told.
+case_later() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    session ,timeout=2,close=later python3 "$here/later.py" /s3 "$work" "$url" >out 2>err && pass || { cat err >>out; fail 'close=later' out; }
+    rm -f fault
+}
+
+# posix: attributes and symlinks last, by themselves, written later and with a cache.
+case_posix() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    local options
+    for options in ,posix ,posix,close=later ,posix,cache=:64M; do
+        session $options python3 "$here/posix.py" make /s3/posix "$url" >out 2>err || { cat err >>out; fail "$options: making" out; return; }
+        session ,posix python3 "$here/posix.py" look /s3/posix "$url" >out 2>err || { cat err >>out; fail "$options: another session" out; return; }
+        session '' rm -r /s3/posix
+    done
+    timeout 60 "$bypath" run --no-fuse --mount 'objects:memory:/b,posix' -- true >out 2>&1 && { fail 'a store without metadata is taken' out; return; }
+    grep -q 'keeps no metadata' out && pass || fail 'why it is refused' out
+}
+
+# With a cache: the programs as on tmpfs, shared mappings and WAL too, and a session without one finds all that was written.
+case_cache() {
+    local program
+    for program in git rsync sqlite3; do type -P $program >/dev/null || { echo "skip objects, $name: $program is not installed: LEFT OUT, not passed"; return; }; done
+    mkdir -p besides
+    bash "$here/use.sh" "$work/besides" >besides.out 2>&1 </dev/null
+    session ,cache=:256M sh -c 'mkdir /s3/cached && bash "$1" /s3/cached' sh "$here/use.sh" >in.out 2>in.err || { fail 'the programs fail' in.err; cat in.out; return; }
+    cmp -s besides.out in.out || { diff besides.out in.out >what; cat in.err >>what; fail 'differs from tmpfs (<)' what; return; }
+    grep -q 'cache .*cache.img, 256 MiB at most' in.err || { fail 'its place is not said' in.err; return; }
+    session ,cache python3 "$here/mapped.py" /s3/mapped >out 2>err || { cat err >>out; fail 'mmap and WAL' out; return; }
+    session '' bash "$here/use.sh" /s3/cached sums >again.out 2>again.err
+    session '' md5sum /s3/mapped/file >>again.out 2>>again.err
+    cmp -s <(bash "$here/use.sh" "$work/besides" sums; cat out) again.out || { diff again.out out >>again.err; fail 'a session without a cache reads something else' again.err; return; }
+    ! ls -d "$(sed -n 's/.*cache \(.*\)\/cache.img.*/\1/p' in.err)" 2>/dev/null || { fail 'its cache is left'; return; }
+    # The session is killed: what fsync has acknowledged is stored, the rest lies in the image until it is drained.
+    local image=$work/kept.img
+    session ",cache=$image" python3 -c '
+import os, signal
+fd = os.open("/s3/acknowledged", os.O_CREAT | os.O_WRONLY)
+os.write(fd, b"synced")
+os.fsync(fd)
+with open("/s3/in the image", "w") as file: file.write("kept")
+os.kill(os.getppid(), signal.SIGKILL)' >out 2>err
+    [ "$(session '' cat /s3/acknowledged 2>>err)" = synced ] || { fail 'what was synced is lost' err; return; }
+    "$bypath" cache drain "$image" >>err 2>&1 || { fail 'drain' err; return; }
+    [ "$(session '' cat '/s3/in the image' 2>>err)" = kept ] && pass || fail 'what was in the image is lost' err
+}
+
 # What can't be mounted says why, at once.
 case_refused() {
     local bad
@@ -124,6 +172,6 @@ case_services() {
     [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
 }
 
-cases=${*:-programs two keys directories faults killed refused services}
+cases=${*:-programs two keys directories faults killed refused services later posix cache}
 for name in $cases; do case_$name; done
 exit $((failed > 0))

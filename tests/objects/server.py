@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, "\n".join(log).encode())
         if bucket == "_raw":
             with lock:
-                objects[key] = (body, tag(body), time.time())
+                objects[key] = (body, tag(body), time.time(), self.metadata())
             return self.answer(200)
         log.append("%s %s %s" % (self.command, key, " ".join(sorted(query))))
         how = fault()
@@ -91,10 +91,10 @@ class Handler(BaseHTTPRequestHandler):
     def object_get(self, key, _, how=""):
         if key not in objects:
             return self.error(404, "NoSuchKey")
-        data, etag, when = objects[key]
+        data, etag, when, kept = objects[key]
         if self.headers.get("If-Match", etag) != etag:
             return self.error(412, "PreconditionFailed")
-        headers = [("ETag", etag), ("Last-Modified", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(when)))]
+        headers = [("ETag", etag), ("Last-Modified", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(when)))] + kept
         wanted, code = self.headers.get("Range"), 200
         if wanted:
             first, _, last = wanted.removeprefix("bytes=").partition("-")
@@ -111,8 +111,11 @@ class Handler(BaseHTTPRequestHandler):
 
     object_head = object_get
 
+    def metadata(self):
+        return [(name, value) for name, value in self.headers.items() if name.lower().startswith("x-amz-meta-")]
+
     def is_as_expected(self, key):
-        there = objects.get(key, (None, None, None))[1]
+        there = objects.get(key, (None, None))[1]
         wanted = self.headers.get("If-Match")
         if wanted is not None and there is None:
             self.error(404, "NoSuchKey")
@@ -132,7 +135,8 @@ class Handler(BaseHTTPRequestHandler):
                 if source not in objects:
                     return self.error(404, "NoSuchKey")
                 body = objects[source][0]
-            objects[key] = (body, tag(body), time.time())
+            kept = objects[source][3] if source else self.metadata()
+            objects[key] = (body, tag(body), time.time(), kept)
         if how == "lost":
             os.remove(os.path.join(directory, "fault"))
             self.connection.close()
@@ -157,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             if "uploads" in query:
                 name = str(len(uploads))
-                uploads[name] = {}
+                uploads[name] = {0: self.metadata()}
                 text = "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>" % name
                 return self.answer(200, text.encode())
             parts = uploads[query["uploadId"]]
@@ -169,9 +173,10 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(204)
             if not self.is_as_expected(key):
                 return None
+            kept = parts.pop(0)
             data = b"".join(parts[number] for number in sorted(parts))
             etag = '"%s-%d"' % (tag(data)[1:-1], len(parts))
-            objects[key] = (data, etag, time.time())
+            objects[key] = (data, etag, time.time(), kept)
         text = "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>" % escape(etag)
         return self.answer(200, text.encode())
 
@@ -182,7 +187,7 @@ class Handler(BaseHTTPRequestHandler):
         after, most = query.get("continuation-token", ""), int(query.get("max-keys") or 1000)
         entries = {}
         with lock:
-            for key, (data, etag, when) in objects.items():
+            for key, (data, etag, when, _) in objects.items():
                 if key.startswith(prefix):
                     at = key.find(delimiter, len(prefix)) if delimiter else -1
                     name = key[: at + 1] if at >= 0 else key

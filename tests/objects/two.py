@@ -1,5 +1,5 @@
 """Run in one session on a bucket, which starts programs in another one: what is closed there is found here at the next open,
-and who writes over what somebody else has written meanwhile hears of it."""
+and who writes over what somebody else has written meanwhile hears of it. STEPS: how many, in a random order."""
 import errno
 import os
 import random
@@ -10,7 +10,8 @@ import time
 bypath, store = sys.argv[1:]
 other = subprocess.Popen(
     [bypath, "run", "--no-fuse", "--mount", f"s3:{store}:/other", "--", sys.executable, "-c", """
-import sys
+import os, sys
+held = None
 for line in sys.stdin:
     how, name, text = line.rstrip("\\n").split(" ", 2)
     if how == "read":
@@ -18,6 +19,16 @@ for line in sys.stdin:
             print(open("/other/" + name).read(), flush=True)
         except FileNotFoundError:
             print("-", flush=True)
+    elif how == "hold":
+        held = os.open("/other/" + name, os.O_RDWR | os.O_TRUNC)
+        os.write(held, text.encode())
+        print("held", flush=True)
+    elif how == "drop":
+        try:
+            os.close(held)
+            print("done", flush=True)
+        except OSError as error:
+            print(error.errno, flush=True)
     else:
         with open("/other/" + name, "w") as file:
             file.write(text)
@@ -51,9 +62,9 @@ for name, text in model.items():
 until = time.monotonic() + 60
 while any(ask("read", name) == "-" for name in model):
     assert time.monotonic() < until
-for step in range(300):
+for step in range(int(os.environ.get("STEPS", "300"))):
     name = "two/f%d" % draw.randrange(4)
-    match draw.randrange(4):
+    match draw.randrange(6):
         case 0:
             model[name] = "here %d %s" % (step, "x" * draw.randrange(100))
             with open("/s3/" + name, "w") as file:
@@ -67,6 +78,27 @@ for step in range(300):
             with open("/s3/" + name) as file:
                 assert os.fstat(file.fileno()).st_size == len(model[name]), (step, name)
                 assert file.read() == model[name], (step, name)
+        case 4:
+            # Both have it open, written to: who closes first has stored it, the other one hears of it, and changes nothing.
+            fd = os.open("/s3/" + name, os.O_RDWR | os.O_TRUNC)
+            os.write(fd, b"here, raced %d" % step)
+            assert ask("hold", name, "there, raced %d" % step) == "held"
+            if draw.randrange(2):
+                os.close(fd)
+                assert ask("drop", name) == str(errno.ESTALE), step
+                model[name] = "here, raced %d" % step
+            else:
+                assert ask("drop", name) == "done", step
+                fails(errno.ESTALE, os.close, fd)
+                model[name] = "there, raced %d" % step
+        case 5:
+            # Behind an fsync, which is as good as a close.
+            fd = os.open("/s3/" + name, os.O_WRONLY | os.O_TRUNC)
+            model[name] = "here, synced %d" % step
+            os.write(fd, model[name].encode())
+            os.fsync(fd)
+            assert ask("read", name) == model[name], (step, name)
+            os.close(fd)
 
 # A lost race.
 fd = os.open("/s3/two/race", os.O_RDWR)

@@ -17,6 +17,7 @@
 #   # way: kernel               not for WAY=run (static programs, io_uring)
 #   # way: mount                only for WAY=mount
 #   # root: yes                 left out, loudly, for others
+#   # as: NUMBER                where root runs this: as that user, whose image and directories they are then
 #   # ignore: REGEX             paths whose contents hold times or inode numbers
 #   # seconds: N                time limit (default 180)
 set -u
@@ -75,7 +76,7 @@ leave() {
 }
 
 one() { # NAME
-    local script=$here/$1.sh name=$1 needed ignore seconds begun side
+    local script=$here/$1.sh name=$1 needed ignore seconds begun side user clean=$clean
     [ -f "$script" ] || { echo "FAIL $name: there is no such script" && failed=$((failed + 1)) && return; }
     case $(header way "$script")-$way in
         kernel-run | mount-run | mount-both) other_ways=$((other_ways + 1)) && return ;;
@@ -102,6 +103,13 @@ one() { # NAME
         echo "FAIL $name: no image could be made"
         failed=$((failed + 1))
         return
+    fi
+    user=$(header as "$script")
+    if [ -n "$user" ] && [ "$(id -u)" -eq 0 ]; then
+        clean="setpriv --reuid $user --regid $user --clear-groups $clean"
+        mkdir -p "$work/k" && chown "$user:$user" "$work/k" "$work/i"
+        "$bypath" run --no-fuse --mount "$source:$point$options" -- chown "$user:$user" "$point"
+        [ ! -e "$work/i.cache" ] || chown "$user:$user" "$work/i.cache"
     fi
     $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-180}" >"$work/k.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/k.out"

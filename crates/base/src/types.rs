@@ -250,6 +250,21 @@ pub struct Twin {
     pub is_taken: bool,
 }
 
+/// A run of a file's blocks, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRun {
+    /// Where in the file.
+    pub start: u64,
+    /// Where in the image.
+    pub image: u64,
+    /// How much.
+    pub len: u64,
+    /// Others have these blocks too.
+    pub is_shared: bool,
+    /// Nothing comes behind it.
+    pub is_last: bool,
+}
+
 /// One entry that `readdir` reports.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
@@ -261,6 +276,8 @@ pub struct DirEntry<'a> {
     pub kind: Kind,
     /// Cookie at which reading goes on *after* this entry (`d_off`).
     pub next: u64,
+    /// Number of the node; 0 where that is not known.
+    pub id: u64,
 }
 
 /// What `statfs` reports.

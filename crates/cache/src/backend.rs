@@ -155,6 +155,18 @@ impl Backend for Cache {
         self.copy(cx, (from, from_offset), (to, to_offset), len)
     }
 
+    fn clone_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<()> {
+        self.share(cx, from, to, len)
+    }
+
+    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
+        self.share_same(cx, from, to, len)
+    }
+
+    fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
+        self.make_twin(cx, source, dir, name, mode)
+    }
+
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.manage(cx, node, how, offset, len)
     }

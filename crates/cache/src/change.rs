@@ -7,13 +7,13 @@ use pm::UserSlice;
 use vfs::backend::{Backend, MapRange, Mappings, OpenFileTable, Xattrs};
 
 /// Attempts of a change whose directory is not listed any more when it comes to it, or that waits for room in the log.
-const ATTEMPTS: u32 = 20;
+pub(crate) const ATTEMPTS: u32 = 20;
 /// Rounds that one change waits for at most.
 const ROUNDS: u32 = 3;
 /// Bytes of a block of the image.
 const BLOCK: u64 = 4096;
 /// Longest file, bytes: what lies behind it no change reaches.
-const FILE_MAX: u64 = 16 << 40;
+pub(crate) const FILE_MAX: u64 = 16 << 40;
 /// No bytes.
 const NONE: (u64, u64) = (0, 0);
 
@@ -25,7 +25,7 @@ impl Cache {
 
     /// Makes a change once the names of these directories are here. It notes what it changes and makes it, both with the
     /// gate passed.
-    fn change<T>(&self, cx: &Cx, dirs: &[Node], mut change: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn change<T>(&self, cx: &Cx, dirs: &[Node], mut change: impl FnMut() -> Result<T>) -> Result<T> {
         self.writable()?;
         let mut waited = 0;
         for _ in 0..ATTEMPTS {
@@ -207,7 +207,7 @@ impl Cache {
     }
 
     /// Has all bytes of a file here: its holes are its own from now on. The gate is passed.
-    fn bring_whole(&self, cx: &Cx, node: Node) -> Result<()> {
+    pub(crate) fn bring_whole(&self, cx: &Cx, node: Node) -> Result<()> {
         if self.known_if(node)?.is_none_or(|known| known.end == 0) {
             return Ok(());
         }

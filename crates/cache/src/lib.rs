@@ -36,6 +36,7 @@ pub mod lower;
 mod make;
 mod mixed;
 mod settle;
+mod shared;
 pub mod touch;
 pub mod watch;
 mod xattr;
@@ -56,9 +57,9 @@ const LINKS: &[u8] = b"links";
 /// Names at the top of the directory below that are the cache's own: nobody sees them by it.
 const OURS: &[u8] = b".bypath-";
 
-/// Whether a name at the top of the directory below is the cache's own.
+/// Whether a name at the top of the directory below is the cache's own. A clone in the making is the user's.
 pub fn is_ours(name: &[u8]) -> bool {
-    name.starts_with(OURS)
+    name.starts_with(OURS) && !name.starts_with(vfs::ASIDE)
 }
 
 /// What becomes of changes.

@@ -23,8 +23,15 @@ fn cache_of(top: &Path, low: &Path) -> &'static Cache {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let options =
-        engine::process::Options { domain: None, read_only: false, segment_dir: None, slot: 0, cachelets: None, atomic: None };
+    let options = engine::process::Options {
+        domain: None,
+        read_only: false,
+        segment_dir: None,
+        slot: 0,
+        cachelets: None,
+        atomic: None,
+        in_place: false,
+    };
     let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
     let origin = Origin::Directory(low.as_os_str().as_bytes());
     prepare(&cx, fs, &origin).unwrap();

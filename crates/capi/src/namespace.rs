@@ -357,6 +357,7 @@ pub(crate) mod native {
             slot,
             cachelets: None,
             atomic,
+            in_place: false,
         };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
         let at: *mut MaybeUninit<Fs> = place;

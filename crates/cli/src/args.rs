@@ -41,7 +41,8 @@ for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
 carrier=socket or carrier=memory (found out: a static daemon has a socket);
 for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them;
-for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written).
+for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written),
+posix (modes, owners, times and symlinks last), close=later (uploads go on after close), cache (an image for the session).
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
@@ -564,7 +565,11 @@ impl Mount {
     /// How the image is attached.
     pub fn how(&self) -> How {
         let atomic = self.options.iter().rev().find_map(|option| option.strip_prefix("atomic="));
-        How { read_only: self.is_read_only(), atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())), slot: 0 }
+        How {
+            read_only: self.is_read_only(),
+            atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())),
+            ..How::default()
+        }
     }
 }
 

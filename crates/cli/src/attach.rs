@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Thread};
 use engine::Fs;
+use engine::process::in_place;
 use engine::process::machine::{self, Host};
 use engine::process::{AttachError, Options};
 use std::mem::MaybeUninit;
@@ -48,6 +49,8 @@ pub struct How {
     pub read_only: bool,
     /// Overwrites happen whole or not at all.
     pub atomic: Option<Atomic>,
+    /// It is a session's file before an image that may not be written.
+    pub in_place: bool,
 }
 
 /// The same, so.
@@ -90,9 +93,23 @@ fn private(path: &Path, beside: bool) -> std::result::Result<Attached, AttachErr
     Fs::attach_copy_at(place(), &cx, &text(path), 0, beside).map(|fs| ready(fs, &thread))
 }
 
-/// Attaches the image at `path` to read it. Where its file may not be written
-/// this is a private copy of it, in memory, which nobody can change.
+/// The path of the image that a session's file stands before; its own, where that can't be told.
+pub fn path_behind(session: &[u8]) -> Vec<u8> {
+    let mut text = [0; in_place::PATH_MAX];
+    match in_place::path_behind(&[session, b"\0"].concat(), &mut text) {
+        Ok(len) => text[..len].to_vec(),
+        Err(_) => session.to_vec(),
+    }
+}
+
+/// Attaches the image at `path` to read it. Where its file may not be written, or sessions read it in place, which keeps
+/// others from changing it, this is a private copy of it, in memory, which nobody can change.
 pub fn attach_to_read(path: &Path) -> Result<Attached> {
+    if is_only_read(path)
+        && let Ok(attached) = private(path, false)
+    {
+        return Ok(attached);
+    }
     let attached = match shared(path, 0)? {
         Err(AttachError::NotWritable) => private(path, false),
         other => other,
@@ -100,17 +117,30 @@ pub fn attach_to_read(path: &Path) -> Result<Attached> {
     attached.map_err(|error| refused(path, error))
 }
 
+/// Whether others have the lock on the file that any number can have, for more than the moment that attaching takes.
+fn is_only_read(path: &Path) -> bool {
+    let flags = pm::sys::abi::O_RDONLY | pm::sys::abi::O_NONBLOCK;
+    pm::file::File::open(&text(path), flags, 0).is_ok_and(|file| !file.lock_soon() && file.lock_shared_soon().is_ok())
+}
+
 fn shared(path: &Path, slot: usize) -> Result<std::result::Result<Attached, AttachError>> {
     shared_as(path, How { slot, ..How::default() })
 }
 
-fn shared_as(path: &Path, How { slot, read_only, atomic }: How) -> Result<std::result::Result<Attached, AttachError>> {
+fn shared_as(path: &Path, How { slot, read_only, atomic, in_place }: How) -> Result<std::result::Result<Attached, AttachError>> {
+    // Commands that look at a session know its file by name only.
+    let in_place = in_place || (is_sessions(path) && in_place::is_own(&text(path)));
     let directory = segment_directory();
     let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
-    let options = Options { domain: domain()?, read_only, segment_dir, slot, cachelets: None, atomic };
+    let options = Options { domain: domain()?, read_only, segment_dir, slot, cachelets: None, atomic, in_place };
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     Ok(Fs::attach_at(place(), &cx, &text(path), &options).map(|fs| ready(fs, &thread)))
+}
+
+/// Whether it may be a session's file, by its name.
+fn is_sessions(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"bypath-rescue-"))
 }
 
 fn ready(fs: &'static Fs, thread: &Thread) -> Attached {

@@ -22,6 +22,11 @@ pub fn verify(path: &Path, bar: &ProgressBar) -> Result<Report> {
     engine::check::run(&text(path), &mut progress).map_err(|error| refused(path, error))
 }
 
+/// Where the contents of the files of the image at `path` lie; `None` if it is damaged, or if something is half done in it.
+pub fn contents(path: &Path) -> Result<Option<engine::check::Contents>> {
+    engine::check::contents(&text(path)).map_err(|error| refused(path, error))
+}
+
 /// Decides how the image at `path` can be fixed; the bar has 1,000 steps. Nothing is written yet.
 pub fn plan(path: &Path, bar: &ProgressBar) -> Result<Repair> {
     let mut progress = |step: u32| bar.set_position(step.into());

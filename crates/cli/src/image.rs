@@ -1,6 +1,7 @@
 //! An image in use by this program: attach it, find things in it.
 
 use crate::attach::{Attached, attach, attach_to_read};
+use crate::cmd::cache::open_to_change;
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
 use crate::place::Place;
@@ -39,6 +40,22 @@ impl Tree {
             groups,
             scratch: Box::new(Scratch::new()),
         }
+    }
+
+    /// The image of a place, to change it: where the place is seen through a cache, with what is behind that.
+    pub fn attach_at(place: &Place) -> Result<Tree> {
+        if !place.is_cached {
+            return Tree::attach(&place.image);
+        }
+        let (attached, cache) = open_to_change(&place.image)?;
+        let mut tree = Tree::new(cache);
+        tree.attached = Some(attached);
+        Ok(tree)
+    }
+
+    /// The same, to read it.
+    pub fn attach_to_read_at(place: &Place) -> Result<Tree> {
+        if place.is_cached { Tree::attach_at(place) } else { Tree::attach_to_read(&place.image) }
     }
 
     /// The image at `path`, to change it.

@@ -12,9 +12,21 @@ pub struct Place {
     pub image: PathBuf,
     /// Absolute path in it; bytes, as the kernel takes them.
     pub path: Vec<u8>,
+    /// It is a cache, and the path is one of the directory behind it.
+    pub is_cached: bool,
 }
 
 impl Place {
+    /// A path inside an image of its own.
+    pub fn new(image: PathBuf, path: Vec<u8>) -> Place {
+        Place { image, path, is_cached: false }
+    }
+
+    /// Another path of the same.
+    pub fn with(&self, path: Vec<u8>) -> Place {
+        Place { image: self.image.clone(), path, is_cached: self.is_cached }
+    }
+
     /// Parses `IMG:/path`. The first `:/` with an existing file before it
     /// separates; so image paths may hold one too. `IMG` and `IMG:` alone, of a file that is there, are its root.
     pub fn parse(text: &OsStr) -> Result<Place> {
@@ -22,7 +34,7 @@ impl Place {
             let text = text.display();
             Failure::new(format!("'{text}' lies in no image; write IMG:/path, such as work.img:/src"))
         })?;
-        Ok(Place { image, path })
+        Ok(Place::new(image, path))
     }
 }
 
@@ -99,7 +111,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let with_colon = OsString::from(format!("{}:", own.display()));
         for text in [own.as_os_str(), &with_colon] {
-            assert_eq!(Place::parse(text).unwrap(), Place { image: own.clone(), path: b"/".to_vec() });
+            assert_eq!(Place::parse(text).unwrap(), Place::new(own.clone(), b"/".to_vec()));
         }
         for wrong in ["a.img", "/bp/file", ":/a", "a.img:b", ""] {
             assert!(Place::parse(OsStr::new(wrong)).is_err(), "{wrong}");

@@ -1,5 +1,6 @@
 //! A place in an image by the path at which programs see it: in the session around this call, or in a kernel mount.
 
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::place::{Place, normalise};
@@ -14,6 +15,8 @@ struct Seen {
     image: Vec<u8>,
     point: Vec<u8>,
     read_only: bool,
+    /// The image is a cache.
+    is_cached: bool,
 }
 
 /// A place by `IMG:/path`, or by the path at which it is seen.
@@ -43,7 +46,8 @@ fn found(text: &OsString) -> Result<(Place, bool)> {
     }
     let rest = &path[seen.point.len()..];
     let path = if rest.is_empty() { b"/".to_vec() } else { rest.to_vec() };
-    Ok((Place { image: PathBuf::from(OsString::from_vec(seen.image)), path }, seen.read_only))
+    let place = Place::new(PathBuf::from(OsString::from_vec(seen.image)), path);
+    Ok((Place { is_cached: seen.is_cached, ..place }, seen.read_only))
 }
 
 /// The path without `.` and `..`, from the root on.
@@ -65,10 +69,18 @@ fn is_below(path: &[u8], point: &[u8]) -> bool {
 
 fn session() -> Vec<Seen> {
     let value = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default().into_vec();
-    let seen = |spec: environment::MountSpec| Seen {
-        image: plain(spec.image),
-        point: plain(spec.point),
-        read_only: environment::option(spec.options, b"ro").is_some(),
+    let seen = |spec: environment::MountSpec| {
+        let source = match environment::option(spec.options, b"in-place") {
+            Some(_) => attach::path_behind(&plain(spec.image)),
+            None => plain(spec.image),
+        };
+        let cached = environment::cached(&source).map(|(image, _)| image.to_vec());
+        Seen {
+            is_cached: cached.is_some(),
+            image: cached.unwrap_or(source),
+            point: plain(spec.point),
+            read_only: environment::option(spec.options, b"ro").is_some(),
+        }
     };
     environment::parse(&value).map(seen).collect()
 }
@@ -94,6 +106,7 @@ fn kernel_mount(line: &[u8]) -> Option<Seen> {
         image: device::unescape(source),
         point: device::unescape(point),
         read_only,
+        is_cached: false,
     })
 }
 

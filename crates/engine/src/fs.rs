@@ -116,6 +116,8 @@ pub struct Fs {
 /// What image and segment are, whatever lies at their paths by now.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
+    /// The image itself is another file, of which this one's holes show the contents (`process::in_place`).
+    pub(crate) in_place: bool,
     /// Device and inode number of the image's file.
     pub(crate) image: [u64; 2],
     /// The image's random identity.

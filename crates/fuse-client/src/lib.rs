@@ -44,6 +44,9 @@ pub const READ_ONLY: u32 = 2;
 /// See [`DEFAULT_PERMISSIONS`]. Every open asks the daemon, also of a file that is open, and what was known of its
 /// attributes is forgotten then (close-to-open).
 pub const OPENS_ASK: u32 = 4;
+/// See [`DEFAULT_PERMISSIONS`]. What was written and closed is stored later: `SYNCFS` waits for all of it, and says what has
+/// failed.
+pub const SYNCS_WHOLE: u32 = 8;
 
 /// A FUSE daemon.
 #[derive(Debug)]
@@ -89,6 +92,10 @@ impl FuseClient {
 
     fn opens_ask(&self) -> bool {
         self.mount_flags() & OPENS_ASK != 0
+    }
+
+    fn syncs_whole(&self) -> bool {
+        self.mount_flags() & SYNCS_WHOLE != 0
     }
 
     fn writable(&self) -> Result<()> {

@@ -470,8 +470,37 @@ impl LowerFs for FuseClient {
         }
     }
 
+    fn copy_range(&self, s: &SessionCache, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        if self.ring.header()?.minor.load(Relaxed) < 28 || self.ring.is_unknown(COPY_FILE_RANGE) {
+            return posix(Errno::EXDEV);
+        }
+        self.drop_set_id(s, cx, to.0)?;
+        let (source, target) = self.keys(s, cx, from.0, to.0)?;
+        let index = Self::for_change(self.open_bits(s, to.0, target.incarnation)?);
+        let (source_handle, handle) = (self.handle(s, cx, from.0, source, READ)?, self.handle(s, cx, to.0, target, index)?);
+        let len = len.min(COPY_MAX);
+        let mut message = Message::new();
+        message.word64(source_handle).word64(from.1).word64(target.id).word64(handle).word64(to.1).word64(len).word64(0);
+        let mut reply = [0u8; 8];
+        match self.ask_exact(cx, COPY_FILE_RANGE, source, [message.bytes(), b"", b""], &mut reply) {
+            Err(Error::Posix(Errno::ENOSYS | Errno::EOPNOTSUPP)) => posix(Errno::EXDEV),
+            Err(error) => Err(error),
+            Ok(()) if u64::from(word32(&reply, 0)) > len => posix(Errno::EIO),
+            Ok(()) => Ok(word32(&reply, 0).into()),
+        }
+    }
+
+    fn syncs_whole(&self) -> bool {
+        FuseClient::syncs_whole(self)
+    }
+
     fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
-        let Some(node) = node else { return Ok(()) };
+        let Some(node) = node else {
+            return match self.syncs_whole() {
+                true => self.ask_nothing(cx, SYNCFS, self.root(), [&[0; 8], b"", b""]),
+                false => Ok(()),
+            };
+        };
         let key = self.key(s, cx, node)?;
         let index = match self.open_bits(s, node, key.incarnation)? {
             0 => return Ok(()),

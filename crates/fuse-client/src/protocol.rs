@@ -13,8 +13,11 @@ operations! {
     LOOKUP 1 FORGET 2 GETATTR 3 SETATTR 4 READLINK 5 SYMLINK 6 MKNOD 8 MKDIR 9 UNLINK 10 RMDIR 11 RENAME 12 LINK 13
     OPEN 14 READ_FILE 15 WRITE_FILE 16 STATFS 17 RELEASE 18 FSYNC 20 SETXATTR 21 GETXATTR 22 LISTXATTR 23 REMOVEXATTR 24
     FLUSH 25 INIT 26 OPENDIR 27 READDIR 28 RELEASEDIR 29 FSYNCDIR 30 GETLK 31 SETLK 32 ACCESS 34 CREATE 35 FALLOCATE 43 READDIRPLUS 44 RENAME2 45 LSEEK 46
+    COPY_FILE_RANGE 47 SYNCFS 50
 }
 
+/// Most bytes that a copy is asked for: its answer has 32 bits, and a daemon a minute.
+pub(super) const COPY_MAX: u64 = 1 << 30;
 /// The root's node id.
 pub(super) const ROOT_ID: u64 = 1;
 /// `O_LARGEFILE` of 64-bit kernels, which the kernel adds to every open.
@@ -139,7 +142,7 @@ pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, bool, usize)> 
     let size = (DIRENT + len).next_multiple_of(8).min(bytes.len());
     let known = if matches!(name, b"." | b"..") { Some(Kind::Directory) } else { Kind::from_dt(word32(bytes, 20) as u8) };
     let kind = known.unwrap_or(Kind::Regular);
-    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8) }, known.is_some(), size))
+    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8), id: 0 }, known.is_some(), size))
 }
 
 #[cfg(test)]

@@ -83,6 +83,8 @@ pub struct Contents {
     pub is_dirty: bool,
     /// What the store must still hold when that is uploaded.
     pub expected: Expected,
+    /// It waits to be uploaded.
+    pub is_put_off: bool,
     /// What an open said last, whose pages the session may have.
     pub opened: Option<Meta>,
     windows: Windows,
@@ -91,7 +93,16 @@ pub struct Contents {
 impl Contents {
     /// Nothing is here, and nothing open.
     pub fn new(expected: Expected) -> Contents {
-        Contents { opens: 0, file: None, len: 0, is_dirty: false, expected, opened: None, windows: Windows::default() }
+        Contents {
+            opens: 0,
+            file: None,
+            len: 0,
+            is_dirty: false,
+            expected,
+            is_put_off: false,
+            opened: None,
+            windows: Windows::default(),
+        }
     }
 
     /// A new, empty file.
@@ -99,6 +110,11 @@ impl Contents {
         self.file = Some(spool.file()?);
         (self.len, self.is_dirty, self.expected) = (0, true, expected);
         Ok(())
+    }
+
+    /// Whether only this session knows of the file yet.
+    pub fn is_only_here(&self) -> bool {
+        self.is_dirty && self.expected == Expected::Nothing
     }
 
     /// Another version is in the store: what was read ahead is not of it.

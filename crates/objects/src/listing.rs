@@ -1,7 +1,8 @@
 //! A directory as the store lists it, and for how long that is believed.
 //!
 //! One page of names answers for all look-ups in a directory for a second: those that are there and, if it was the whole
-//! directory, those that are not. What this session changes itself is entered at once.
+//! directory, those that are not. What this session changes itself is entered at once. A directory of more names is asked
+//! name by name, or, once that has cost more requests than its pages would, listed whole.
 
 use crate::keys::{self, Listed};
 use crate::store::{Meta, Store};
@@ -11,8 +12,12 @@ use std::time::{Duration, Instant};
 
 /// How long what the store says is believed.
 pub const BELIEVED: Duration = Duration::from_secs(1);
-/// Names that a look-up asks for. A directory that has more is asked name by name.
+/// Names that a look-up asks for.
 const PAGE: usize = 1000;
+/// So many look-ups of single names cost as much as a page, each being two requests.
+const AS_A_PAGE: usize = 4;
+/// A directory of more names is never listed for a look-up.
+const MOST: usize = 100_000;
 /// So many keys that are no paths are named after one listing; of more, how many there are.
 const NAMED: usize = 20;
 
@@ -26,12 +31,28 @@ pub struct Listing {
     pub is_whole: bool,
     /// It has a marker, and is there when it is empty.
     pub is_marked: bool,
+    /// Look-ups since.
+    pub asked: usize,
+    /// It has too many names for a look-up.
+    is_huge: bool,
+}
+
+/// How a name is looked for that no fresh listing tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// By a page of its directory.
+    Page,
+    /// By all of it.
+    Whole,
+    /// By itself.
+    Name,
 }
 
 impl Listing {
     /// A directory that was just made.
     pub fn empty() -> Listing {
-        Listing { at: Instant::now(), names: HashMap::new(), is_whole: true, is_marked: true }
+        let names = HashMap::new();
+        Listing { at: Instant::now(), names, is_whole: true, is_marked: true, asked: 0, is_huge: false }
     }
 
     /// Whether it may still be believed.
@@ -39,9 +60,14 @@ impl Listing {
         self.at.elapsed() < BELIEVED
     }
 
-    /// Too many names for one page.
-    pub fn is_large(&self) -> bool {
-        !self.is_whole
+    /// See [`Search`]. Counts as a look-up.
+    pub fn search(&mut self) -> Search {
+        self.asked += 1;
+        if self.is_whole && self.names.len() < PAGE {
+            return Search::Page;
+        }
+        let pages = self.names.len() / PAGE + 1;
+        if self.is_huge || self.asked <= pages * AS_A_PAGE { Search::Name } else { Search::Whole }
     }
 
     /// Whether there is anything that says that the directory exists.
@@ -66,11 +92,17 @@ impl Refused {
     }
 }
 
-/// Lists a directory: one page, or all of it.
-pub fn list(store: &Store, directory: &str, all: bool, refused: &std::sync::Mutex<Refused>) -> Result<Listing, Errno> {
+/// Lists a directory: one page for a look-up, or more; all of it for a program.
+pub fn list(store: &Store, directory: &str, how: Option<Search>, refused: &std::sync::Mutex<Refused>) -> Result<Listing, Errno> {
     let at = Instant::now();
-    let (entries, is_whole) = store.list(directory, if all { usize::MAX } else { PAGE }, false)?;
-    let (listing, odd) = sort(directory, at, entries, is_whole);
+    let most = match how {
+        None => usize::MAX,
+        Some(Search::Whole) => MOST,
+        Some(_) => PAGE,
+    };
+    let (entries, is_whole) = store.list(directory, most, false)?;
+    let (mut listing, odd) = sort(directory, at, entries, is_whole);
+    listing.is_huge = !is_whole && most == MOST;
     if !odd.is_empty()
         && let Ok(mut refused) = refused.lock()
     {
@@ -82,7 +114,8 @@ pub fn list(store: &Store, directory: &str, all: bool, refused: &std::sync::Mute
 type Odd = Vec<(String, &'static str)>;
 
 fn sort(directory: &str, at: Instant, entries: Vec<(String, Meta)>, is_whole: bool) -> (Listing, Odd) {
-    let mut listing = Listing { at, names: HashMap::with_capacity(entries.len()), is_whole, is_marked: false };
+    let names = HashMap::with_capacity(entries.len());
+    let mut listing = Listing { at, names, is_whole, is_marked: false, asked: 0, is_huge: false };
     let mut odd = Vec::new();
     for (key, meta) in entries {
         match keys::listed(directory, &key) {

@@ -11,16 +11,20 @@
 //! | `listing` | a directory as the store lists it, and for how long it is believed |
 //! | `nodes` | what the session knows by number: path, attributes, contents |
 //! | `contents`, `windows`, `upload` | a file's bytes: in the spool while they are written, by ranges while they are read |
+//! | `kept` | attributes in the metadata of objects |
+//! | `later` | files that are closed and not stored yet |
 //! | `tree` | look-up, making, removing, renaming |
 //! | `requests` | the protocol: a request of bytes in, an answer of bytes out |
 //!
-//! Order of locks: `Tree::moving`, a node's `contents`, `Tree::table`, a node's `place`. None but the first two is held
-//! while the store is asked.
+//! Order of locks: `Tree::moving`, `Tree::uploads`, a node's `contents`, `Tree::table`, a node's `place`. None but the first
+//! three is held while the store is asked. Two nodes' `contents` at once has only who moves a name, alone.
 #![forbid(unsafe_code)]
 
 mod address;
 mod contents;
+mod kept;
 mod keys;
+mod later;
 mod listing;
 mod nodes;
 mod requests;
@@ -30,8 +34,8 @@ mod upload;
 mod windows;
 
 use clap::Parser;
-use fuse_client::OPENS_ASK;
 use fuse_client::ring::{MESSAGE_MAX, Ring};
+use fuse_client::{OPENS_ASK, SYNCS_WHOLE};
 use pm::UserSlice;
 use requests::Requests;
 use server::fuse::message::Reply;
@@ -58,6 +62,12 @@ struct Args {
     /// Where the contents of files lie while they are written.
     #[arg(long)]
     spool: Option<PathBuf>,
+    /// A small file that was closed is uploaded later, several at a time.
+    #[arg(long)]
+    later: bool,
+    /// Modes, owners, times and symlinks are kept with the objects.
+    #[arg(long)]
+    posix: bool,
 }
 
 fn main() -> ExitCode {
@@ -78,15 +88,23 @@ fn run(args: Args) -> Result<(), String> {
     let spool = args.spool.unwrap_or_else(std::env::temp_dir);
     let store = Store::open(&args.address, Duration::from_secs(args.timeout))?;
     store.check()?;
-    let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?));
+    if args.posix {
+        kept::check(&store)?;
+    }
+    let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?, args.later, args.posix));
     let header = ring.header().map_err(|errno| format!("the ring: {errno}"))?;
-    header.mount_flags.fetch_or(OPENS_ASK, SeqCst);
+    header.mount_flags.fetch_or(if args.later { OPENS_ASK | SYNCS_WHOLE } else { OPENS_ASK }, SeqCst);
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| serve(&ring, &requests));
+        for _ in 0..if args.later { later::UPLOADS } else { 0 } {
+            scope.spawn(|| requests.tree().store_later());
         }
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| serve(&ring, &requests));
+            }
+        });
+        requests.tree().end();
     });
-    requests.end();
     Ok(())
 }
 

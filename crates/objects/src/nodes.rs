@@ -5,11 +5,11 @@
 
 use crate::contents::Contents;
 use crate::keys;
-use crate::listing::{BELIEVED, Listing};
+use crate::listing::{BELIEVED, Listing, Search};
 use crate::store::{Expected, Meta};
 use pm::Errno;
 use server::fuse::abi::ROOT;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -27,6 +27,8 @@ pub struct Node {
     pub ino: u64,
     /// Otherwise a file.
     pub is_dir: bool,
+    /// A symlink: a file that holds its target.
+    pub is_link: bool,
     /// Where it is, and what it looks like.
     pub place: Mutex<Place>,
     /// Its bytes. Held while the store is asked about them.
@@ -68,11 +70,11 @@ impl Place {
 
 impl Node {
     /// A node that nobody knows yet.
-    pub fn new(id: u64, path: String, meta: Meta, is_local: bool) -> Node {
+    pub fn new(id: u64, path: String, meta: Meta, is_local: bool, is_link: bool) -> Node {
         let ino = if id == ROOT { ROOT } else { number_of(&path) };
         let (is_dir, asked) = (meta.is_dir, Instant::now());
         let contents = Mutex::new(Contents::new(Expected::Nothing));
-        Node { id, ino, is_dir, place: Mutex::new(Place { path, is_gone: false, meta, asked, is_local }), contents }
+        Node { id, ino, is_dir, is_link, place: Mutex::new(Place { path, is_gone: false, meta, asked, is_local }), contents }
     }
 
     /// Its path; `ENOENT` if its name was removed.
@@ -101,6 +103,15 @@ pub struct Set {
     pub atime: Option<i64>,
     /// Likewise; until the contents change.
     pub mtime: Option<i64>,
+    /// It is a symlink.
+    pub is_link: bool,
+}
+
+impl Set {
+    /// Of a new file.
+    pub fn with_mode(mode: u32) -> Set {
+        Set { mode: Some(mode & 0o7777), ..Set::default() }
+    }
 }
 
 struct Known {
@@ -115,16 +126,29 @@ pub struct Table {
     next: u64,
     listings: HashMap<String, Listing>,
     set: BTreeMap<String, Set>,
+    /// Versions of which `set` says what their metadata does.
+    known: HashMap<String, Meta>,
     changes: u64,
+    /// The last of them: a path, and what is there since.
+    recent: VecDeque<(String, Option<Meta>)>,
 }
 
 impl Table {
     /// The root alone.
     pub fn new() -> Table {
-        let root = Node::new(ROOT, String::new(), Meta::DIR, false);
+        let root = Node::new(ROOT, String::new(), Meta::DIR, false, false);
         let by_id = HashMap::from([(ROOT, Known { node: Arc::new(root), lookups: 1 })]);
         let by_path = BTreeMap::from([(String::new(), ROOT)]);
-        Table { by_id, by_path, next: ROOT + 1, listings: HashMap::new(), set: BTreeMap::new(), changes: 0 }
+        Table {
+            by_id,
+            by_path,
+            next: ROOT + 1,
+            listings: HashMap::new(),
+            set: BTreeMap::new(),
+            known: HashMap::new(),
+            changes: 0,
+            recent: VecDeque::new(),
+        }
     }
 
     /// The node with a number.
@@ -153,8 +177,10 @@ impl Table {
     /// The node of a path that was looked up and is `meta`, which counts as one look-up. `local`: nothing but this session
     /// knows of it.
     pub fn enter(&mut self, path: &str, meta: &Meta, local: bool) -> Arc<Node> {
+        let is_link = self.set_of(path).is_link;
         if let Some(known) = self.by_path.get(path).and_then(|id| self.by_id.get_mut(id))
             && known.node.is_dir == meta.is_dir
+            && known.node.is_link == is_link
         {
             known.lookups += 1;
             lock(&known.node.place).told(meta);
@@ -162,7 +188,7 @@ impl Table {
         }
         let id = self.next;
         self.next += 1;
-        let node = Arc::new(Node::new(id, path.to_string(), meta.clone(), local));
+        let node = Arc::new(Node::new(id, path.to_string(), meta.clone(), local, is_link));
         if let Some(old) = self.by_path.insert(path.to_string(), id)
             && let Some(old) = self.by_id.get(&old)
         {
@@ -201,6 +227,7 @@ impl Table {
             lock(&node.node.place).is_gone = true;
         }
         self.set.remove(path);
+        self.known.remove(path);
         self.listings.remove(path);
         self.unlisted(path);
     }
@@ -223,6 +250,7 @@ impl Table {
                 self.set.insert(new(&path), value);
             }
         }
+        self.known.retain(|path, _| !inside(path));
         self.listings.retain(|path, _| !inside(path));
         self.unlisted(from);
     }
@@ -234,14 +262,16 @@ impl Table {
         self.changes
     }
 
-    /// A listing that may be believed.
-    pub fn listing(&self, directory: &str) -> Option<&Listing> {
-        self.listings.get(directory).filter(|listing| listing.is_fresh())
+    /// A listing that may be believed, for a look-up.
+    pub fn listing_for_name(&mut self, directory: &str) -> Option<&Listing> {
+        let listing = self.listings.get_mut(directory).filter(|listing| listing.is_fresh())?;
+        listing.asked += 1;
+        Some(listing)
     }
 
-    /// Whether the last listing of a directory did not fit into a page.
-    pub fn is_large(&self, directory: &str) -> bool {
-        self.listings.get(directory).is_some_and(Listing::is_large)
+    /// How a name of a directory is looked for that no fresh listing tells of.
+    pub fn search(&mut self, directory: &str) -> Search {
+        self.listings.get_mut(directory).map_or(Search::Page, Listing::search)
     }
 
     /// Whether a directory has a marker, or other names, as far as was known lately.
@@ -250,10 +280,18 @@ impl Table {
     }
 
     /// What the store listed, when it was asked after so many changes.
-    pub fn list(&mut self, directory: &str, listing: Listing, changes: u64) {
+    pub fn list(&mut self, directory: &str, mut listing: Listing, changes: u64) {
         const LISTINGS: usize = 4096;
-        if changes != self.changes {
-            return;
+        // What was changed here meanwhile may be in it or not.
+        let since = (self.changes - changes) as usize;
+        let Some(first) = self.recent.len().checked_sub(since) else { return };
+        for (path, there) in self.recent.range(first..) {
+            if keys::parent(path) == directory {
+                match there {
+                    Some(meta) => listing.names.insert(keys::name(path).to_string(), meta.clone()),
+                    None => listing.names.remove(keys::name(path)),
+                };
+            }
         }
         if self.listings.len() >= LISTINGS {
             self.listings.retain(|_, listing| listing.is_fresh());
@@ -267,9 +305,18 @@ impl Table {
         self.listings.insert(directory.to_string(), Listing::empty());
     }
 
+    fn note(&mut self, path: &str, there: Option<Meta>) {
+        const RECENT: usize = 4096;
+        self.changes += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((path.to_string(), there));
+    }
+
     /// A name is there now.
     pub fn listed(&mut self, path: &str, meta: &Meta) {
-        self.changes += 1;
+        self.note(path, Some(meta.clone()));
         if let Some(listing) = self.listings.get_mut(keys::parent(path)) {
             listing.names.insert(keys::name(path).to_string(), meta.clone());
         }
@@ -277,7 +324,7 @@ impl Table {
 
     /// A name is there no more.
     pub fn unlisted(&mut self, path: &str) {
-        self.changes += 1;
+        self.note(path, None);
         if let Some(listing) = self.listings.get_mut(keys::parent(path)) {
             listing.names.remove(keys::name(path));
         }
@@ -288,6 +335,23 @@ impl Table {
     /// Those of a path.
     pub fn set_of(&self, path: &str) -> Set {
         self.set.get(path).copied().unwrap_or_default()
+    }
+
+    /// Whether it is known what the metadata of this version says, or nobody else's version counts.
+    pub fn knows(&self, path: &str, meta: &Meta) -> bool {
+        let is_local = || self.at(path).is_some_and(|node| lock(&node.place).is_local);
+        self.known.get(path).is_some_and(|known| known.is_same(meta) && known.mtime == meta.mtime) || is_local()
+    }
+
+    /// What the metadata of a version says.
+    pub fn learn(&mut self, path: &str, meta: Meta, set: Set) {
+        const KNOWN: usize = 200_000;
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        let atime = self.set_of(path).atime;
+        self.set.insert(path.to_string(), Set { atime, ..set });
+        self.known.insert(path.to_string(), meta);
     }
 
     /// Changes those of a path.
@@ -323,6 +387,21 @@ mod tests {
         assert_eq!(table.set_of("z/x").mode, Some(0o700));
         assert_eq!(table.below("z").len(), 2);
         assert!(table.at("a/x").is_none() && table.at("ab").is_some());
+    }
+
+    /// Goal: a listing that was asked for before names changed here shows them as they are now.
+    #[test]
+    fn listed_meanwhile() {
+        let mut table = Table::new();
+        let before = table.changes();
+        table.listed("d/new", &file());
+        table.unlisted("d/old");
+        table.listed("other/new", &file());
+        let mut listing = Listing::empty();
+        listing.names.insert("old".to_string(), file());
+        table.list("d", listing, before);
+        let names: Vec<_> = table.listing_for_name("d").unwrap().names.keys().cloned().collect();
+        assert_eq!(names, ["new"]);
     }
 
     /// Goal: a node is known as often as it was looked up, and one that is being written stays.

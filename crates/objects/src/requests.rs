@@ -2,7 +2,7 @@
 
 use crate::contents::now;
 use crate::nodes::{Node, Set, lock};
-use crate::tree::Tree;
+use crate::tree::{DT_DIR, Tree};
 use pm::Errno;
 use server::fuse::abi::{self, *};
 use server::fuse::message::{Body, Reply, Result, err};
@@ -13,18 +13,17 @@ use std::sync::{Arc, Mutex};
 const SECOND: i64 = 1_000_000_000;
 /// How long the session believes names and attributes, seconds.
 const BELIEVED_S: u64 = crate::listing::BELIEVED.as_secs();
-/// What files and directories are that nobody has given a mode.
-const FILE_MODE: u32 = 0o644;
+/// What files, and directories, are that nobody has given a mode.
+pub const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 const S_IFMT: u32 = 0o170000;
 const S_IFREG: u32 = 0o100000;
 const S_IFDIR: u32 = 0o040000;
-/// `DT_DIR` and `DT_REG`.
-const DT: [u32; 2] = [8, 4];
+const S_IFLNK: u32 = 0o120000;
 const ACCESS: u32 = 34;
 
-/// Names, numbers, and which of them are directories.
-type Names = Vec<(String, u64, bool)>;
+/// Names, numbers, and types (`DT_…`).
+type Names = Vec<(String, u64, u32)>;
 
 /// Who answers.
 pub struct Requests {
@@ -41,9 +40,9 @@ impl Requests {
         Requests { tree, directories: Mutex::default(), next: AtomicU64::new(1), owner }
     }
 
-    /// The session ends.
-    pub fn end(&self) {
-        self.tree.end();
+    /// What is asked about.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Answers one request; `None` where there is nothing to be sent.
@@ -82,7 +81,12 @@ impl Requests {
             op::RMDIR => Ok(self.tree.rmdir(&node, named(body)?)?),
             op::RENAME | op::RENAME2 => self.rename(&node, header.opcode, body),
             // There is one name for an object, and none for what is neither a file nor a directory.
-            op::LINK | op::SYMLINK => err(Errno::EPERM),
+            op::LINK => err(Errno::EPERM),
+            op::SYMLINK => self.symlink(&node, body, reply),
+            op::READLINK => {
+                reply.bytes(&self.tree.read_link(&node)?);
+                Ok(())
+            }
             op::OPEN => self.open(&node, reply),
             op::CREATE => self.create(&node, body, reply),
             op::OPENDIR => self.open_directory(reply),
@@ -90,7 +94,9 @@ impl Requests {
             op::READDIR => self.read_directory(&node, body, reply),
             op::READ => self.read(&node, body, reply),
             op::WRITE => self.write(&node, body, reply),
-            op::FLUSH | op::FSYNC => Ok(self.tree.flush(&node)?),
+            op::FLUSH => Ok(self.tree.closed(&node)?),
+            op::FSYNC => Ok(self.tree.flush(&node)?),
+            op::SYNCFS => Ok(self.tree.sync_all()?),
             op::RELEASE => {
                 self.tree.release(&node);
                 Ok(())
@@ -138,7 +144,11 @@ impl Requests {
         let set = if is_gone { Set::default() } else { lock(&self.tree.table).set_of(&path) };
         let mtime = set.mtime.unwrap_or(meta.mtime);
         let atime = set.atime.unwrap_or(mtime);
-        let (kind, mode) = if node.is_dir { (S_IFDIR, DIRECTORY_MODE) } else { (S_IFREG, FILE_MODE) };
+        let (kind, mode) = match (node.is_dir, node.is_link) {
+            (true, _) => (S_IFDIR, DIRECTORY_MODE),
+            (_, true) => (S_IFLNK, 0o777),
+            _ => (S_IFREG, FILE_MODE),
+        };
         let (seconds, parts) = (|ns: i64| ns.div_euclid(SECOND) as u64, |ns: i64| ns.rem_euclid(SECOND) as u32);
         FuseAttr {
             ino: node.ino,
@@ -176,7 +186,7 @@ impl Requests {
         Ok(())
     }
 
-    fn set_attributes(&self, node: &Node, mut body: Body, reply: &mut Reply) -> Result<()> {
+    fn set_attributes(&self, node: &Arc<Node>, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: SetAttrIn = body.take()?;
         if asked.valid & set::SIZE != 0 {
             if node.is_dir {
@@ -194,6 +204,7 @@ impl Requests {
             gid: (asked.valid & set::GID != 0).then_some(asked.gid),
             atime: time(set::ATIME, set::ATIME_NOW, asked.atime, asked.atime_ns),
             mtime: time(set::MTIME, set::MTIME_NOW, asked.mtime, asked.mtime_ns),
+            is_link: node.is_link,
         };
         if let Ok(path) = node.path() {
             let mut table = lock(&self.tree.table);
@@ -207,8 +218,13 @@ impl Requests {
                     gid: change.gid.or(set.gid),
                     atime: change.atime.or(set.atime),
                     mtime: change.mtime.or(set.mtime),
+                    is_link: set.is_link,
                 };
             });
+            drop(table);
+            if asked.valid & (set::MODE | set::UID | set::GID | set::MTIME) != 0 {
+                self.tree.keep(node)?;
+            }
         }
         self.attributes(node, reply)
     }
@@ -220,10 +236,17 @@ impl Requests {
         if asked.mode & S_IFMT != S_IFREG {
             return err(Errno::EPERM);
         }
-        let node = self.tree.create(directory, body.text()?, asked.mode & !asked.umask)?;
-        let stored = self.tree.flush(&node);
+        let node = self.tree.create(directory, body.text()?, Set::with_mode(asked.mode & !asked.umask))?;
+        let stored = self.tree.closed(&node);
         self.tree.release(&node);
         stored?;
+        reply.put(&self.entry(&node));
+        Ok(())
+    }
+
+    fn symlink(&self, directory: &Node, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let (name, target) = (body.text()?, body.text()?);
+        let node = self.tree.symlink(directory, name, target)?;
         reply.put(&self.entry(&node));
         Ok(())
     }
@@ -266,7 +289,7 @@ impl Requests {
 
     fn create(&self, directory: &Node, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: CreateIn = body.take()?;
-        let node = self.tree.create(directory, body.text()?, asked.mode)?;
+        let node = self.tree.create(directory, body.text()?, Set::with_mode(asked.mode))?;
         reply.put(&self.entry(&node));
         reply.put(&OpenOut { handle: node.id, flags: OPEN_KEEP_CACHE, backing: 0 });
         Ok(())
@@ -325,16 +348,16 @@ impl Requests {
                 names
             }
         };
-        let dots = [(".", node.ino, true), ("..", node.ino, true)].into_iter();
-        let all = dots.chain(names.iter().map(|(name, ino, is_dir)| (name.as_str(), *ino, *is_dir)));
+        let dots = [(".", node.ino, DT_DIR), ("..", node.ino, DT_DIR)].into_iter();
+        let all = dots.chain(names.iter().map(|(name, ino, kind)| (name.as_str(), *ino, *kind)));
         let mut left = asked.size as usize;
-        for (next, (name, ino, is_dir)) in (1u64..).zip(all).skip(asked.offset as usize) {
+        for (next, (name, ino, kind)) in (1u64..).zip(all).skip(asked.offset as usize) {
             let size = (size_of::<DirentHead>() + name.len()).next_multiple_of(8);
             if size > left {
                 break;
             }
             left -= size;
-            reply.put(&DirentHead { ino, next, name_len: name.len() as u32, kind: DT[usize::from(is_dir)] });
+            reply.put(&DirentHead { ino, next, name_len: name.len() as u32, kind });
             reply.bytes(name.as_bytes());
             reply.align();
         }

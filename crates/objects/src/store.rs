@@ -1,6 +1,8 @@
 //! One request to the store: its time-out, its error as an errno, and a word to people about what no errno tells.
 
+use crate::kept::Kept;
 use crate::keys::marker;
+use crate::nodes::Set;
 use futures::TryStreamExt;
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{Buffer, Capability, Entry, ErrorKind, Metadata, Operator};
@@ -12,6 +14,8 @@ use tokio::runtime::Runtime;
 
 /// How often the same kind of failure is told of.
 const QUIET: Duration = Duration::from_secs(10);
+/// Objects asked at a time for their metadata.
+const HEADS: usize = 32;
 /// Keys copied at a time when a directory is moved.
 const COPIES: usize = 16;
 
@@ -161,6 +165,35 @@ impl Store {
         self.wait("HEAD", path, self.operator.stat(path)).map(|meta| Meta::of(&meta))
     }
 
+    /// Whether metadata of one's own can be sent with an object.
+    pub fn keeps_metadata(&self) -> bool {
+        self.can.write_with_user_metadata
+    }
+
+    /// The object at `path`, and what its metadata says.
+    pub fn kept(&self, path: &str) -> Result<(Meta, Set), Errno> {
+        self.wait("HEAD", path, self.operator.stat(path)).map(|meta| kept_in(&meta))
+    }
+
+    /// The same of many, of those that are there.
+    pub fn kept_of_all(&self, paths: Vec<String>) -> Result<Vec<(String, Meta, Set)>, Errno> {
+        let mut all = Vec::with_capacity(paths.len());
+        for some in paths.chunks(HEADS) {
+            let asked = some.iter().map(|path| async move { Ok((path, self.operator.stat(path).await)) });
+            for (path, found) in self.wait("HEAD", &some[0], futures::future::try_join_all(asked))? {
+                match found {
+                    Ok(meta) => {
+                        let (meta, set) = kept_in(&meta);
+                        all.push((path.clone(), meta, set));
+                    }
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(self.failed("HEAD", path, &error)),
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// The object at `path`, or else the directory.
     pub fn find(&self, path: &str) -> Result<Meta, Errno> {
         let marker = marker(path);
@@ -235,9 +268,9 @@ impl Store {
         Ok(buffer)
     }
 
-    /// Options of an upload that expects something.
-    pub fn expecting(&self, expected: &Expected) -> opendal::options::WriteOptions {
-        let mut options = opendal::options::WriteOptions::default();
+    /// Options of an upload that expects something, and has metadata with it.
+    pub fn expecting(&self, expected: &Expected, kept: Option<Kept>) -> opendal::options::WriteOptions {
+        let mut options = opendal::options::WriteOptions { user_metadata: kept, ..Default::default() };
         match expected {
             Expected::Nothing => options.if_not_exists = self.can.write_with_if_not_exists,
             Expected::This(meta) if self.can.write_with_if_match => options.if_match.clone_from(&meta.etag),
@@ -310,6 +343,11 @@ impl Store {
         }
         Ok(())
     }
+}
+
+fn kept_in(meta: &Metadata) -> (Meta, Set) {
+    let set = meta.user_metadata().map(|all| crate::kept::read(all.into_iter())).unwrap_or_default();
+    (Meta::of(meta), set)
 }
 
 /// An error in one line.

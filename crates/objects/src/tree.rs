@@ -1,13 +1,20 @@
 //! Look-up, making, opening, removing, renaming: what changes names, and when bytes go to the store.
 
+use crate::contents::Contents;
 use crate::contents::Spool;
 use crate::keys;
-use crate::listing::{self, Listing, Refused};
-use crate::nodes::{Node, Table, lock};
+use crate::later::Later;
+use crate::listing::{self, Listing, Refused, Search};
+use crate::nodes::{Node, Set, Table, lock};
 use crate::store::{Expected, Meta, Store};
 use crate::upload::upload;
 use pm::Errno;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Types in a listing.
+pub const DT_DIR: u32 = 4;
+const DT_REG: u32 = 8;
+const DT_LNK: u32 = 10;
 
 /// The mount.
 pub struct Tree {
@@ -17,16 +24,24 @@ pub struct Tree {
     pub spool: Spool,
     /// What the session knows.
     pub table: Mutex<Table>,
+    /// Attributes are kept with objects.
+    pub is_posix: bool,
+    /// Files that are stored behind the program's back, if any are.
+    pub later: Option<Later>,
     /// Written by who moves a name: paths stay as they are for who reads it.
     moving: RwLock<()>,
+    /// Written by who moves a directory: while it is read, a file stays where it is if its contents are locked too.
+    uploads: RwLock<()>,
     refused: Mutex<Refused>,
 }
 
 impl Tree {
     /// The tree in a store, for the rest of this process's life.
-    pub fn new(store: Store, spool: Spool) -> Tree {
+    pub fn new(store: Store, spool: Spool, later: bool, is_posix: bool) -> Tree {
         let store: &'static Store = Box::leak(Box::new(store));
-        Tree { store, spool, table: Mutex::new(Table::new()), moving: RwLock::new(()), refused: Mutex::default() }
+        let (table, later) = (Mutex::new(Table::new()), later.then(Later::default));
+        let (moving, uploads) = (RwLock::new(()), RwLock::new(()));
+        Tree { store, spool, table, is_posix, later, moving, uploads, refused: Mutex::default() }
     }
 
     fn stay(&self) -> std::sync::RwLockReadGuard<'_, ()> {
@@ -43,26 +58,26 @@ impl Tree {
     /// What is at a path, a second ago at most.
     fn find(&self, path: &str) -> Result<Meta, Errno> {
         let (directory, name) = (keys::parent(path), keys::name(path));
-        let changes = {
-            let table = lock(&self.table);
+        let (changes, search) = {
+            let mut table = lock(&self.table);
             if let Some(node) = table.at(path) {
                 let place = lock(&node.place);
                 if place.is_local {
                     return Ok(place.meta.clone());
                 }
             }
-            match table.listing(directory) {
+            match table.listing_for_name(directory) {
                 Some(listing) if listing.names.contains_key(name) => return Ok(listing.names[name].clone()),
                 Some(listing) if listing.is_whole => return Err(Errno::ENOENT),
                 _ => {}
             }
-            if table.is_large(directory) {
-                drop(table);
-                return self.store.find(path);
-            }
-            table.changes()
+            let search = table.search(directory);
+            (table.changes(), search)
         };
-        let listing = listing::list(self.store, directory, false, &self.refused)?;
+        if search == Search::Name {
+            return self.store.find(path);
+        }
+        let listing = listing::list(self.store, directory, Some(search), &self.refused)?;
         let found = listing.names.get(name).cloned();
         let is_whole = listing.is_whole;
         lock(&self.table).list(directory, listing, changes);
@@ -82,6 +97,7 @@ impl Tree {
             _ => Errno::ENOENT,
         })?;
         let meta = self.find(&path)?;
+        self.learn(&path, &meta)?;
         Ok(lock(&self.table).enter(&path, &meta, false))
     }
 
@@ -95,16 +111,19 @@ impl Tree {
             place.path.clone()
         };
         let meta = self.find(&path)?;
+        self.learn(&path, &meta)?;
         lock(&node.place).told(&meta);
         Ok(())
     }
 
-    /// All that is in a directory: names, and what they are.
-    pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, bool)>, Errno> {
+    /// All that is in a directory: names, and what they are (`DT_…`).
+    pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, u32)>, Errno> {
         let _stay = self.stay();
         let path = directory.path()?;
         let changes = lock(&self.table).changes();
-        let listing = listing::list(self.store, &path, true, &self.refused)?;
+        let listing = listing::list(self.store, &path, None, &self.refused)?;
+        let at = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
+        self.learn_all(listing.names.iter().map(|(name, meta)| (at(name), meta.clone())).collect())?;
         let mut table = lock(&self.table);
         let mut names: std::collections::BTreeMap<String, bool> =
             listing.names.iter().map(|(name, meta)| (name.clone(), meta.is_dir)).collect();
@@ -115,15 +134,17 @@ impl Tree {
             }
         }
         table.list(&path, listing, changes);
-        let number = |name: &str| {
-            let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
-            table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino)
+        let entry = |(name, is_dir): (String, bool)| {
+            let path = at(&name);
+            let ino = table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino);
+            let kind = match is_dir {
+                true => DT_DIR,
+                false if table.set_of(&path).is_link => DT_LNK,
+                false => DT_REG,
+            };
+            (name, ino, kind)
         };
-        Ok(names
-            .into_iter()
-            .map(|(name, is_dir)| (number(&name), name, is_dir))
-            .map(|(ino, name, dir)| (name, ino, dir))
-            .collect())
+        Ok(names.into_iter().map(entry).collect())
     }
 
     // ---- making, opening, closing ----
@@ -139,17 +160,20 @@ impl Tree {
     }
 
     /// A new file, open. It is in the store when it is closed or synced, unless another one is there then.
-    pub fn create(&self, directory: &Node, name: &[u8], mode: u32) -> Result<Arc<Node>, Errno> {
+    pub fn create(&self, directory: &Node, name: &[u8], set: Set) -> Result<Arc<Node>, Errno> {
         let _stay = self.stay();
         let path = self.free_path(directory, name)?;
         let meta = Meta { is_dir: false, size: 0, mtime: crate::contents::now(), etag: None };
-        let node = lock(&self.table).enter(&path, &meta, true);
+        let node = {
+            let mut table = lock(&self.table);
+            table.set(&path, |there| *there = set);
+            table.enter(&path, &meta, true)
+        };
         lock(&node.place).is_local = true;
         let mut contents = lock(&node.contents);
         contents.create(&self.spool, Expected::Nothing)?;
         contents.opens += 1;
         drop(contents);
-        lock(&self.table).set(&path, |set| set.mode = Some(mode & 0o7777));
         Ok(node)
     }
 
@@ -171,6 +195,7 @@ impl Tree {
         if !contents.is_dirty {
             let path = node.path()?;
             let found = self.store.stat(&path)?;
+            self.learn(&path, &found)?;
             if contents.file.is_some() && matches!(&contents.expected, Expected::This(meta) if !meta.is_same(&found)) {
                 contents.unload();
             }
@@ -190,37 +215,52 @@ impl Tree {
 
     /// What was written goes to the store.
     pub fn flush(&self, node: &Node) -> Result<(), Errno> {
-        let _stay = self.stay();
-        self.flush_in_place(node)
+        let _stay = self.uploads.read().unwrap_or_else(PoisonError::into_inner);
+        let mut contents = lock(&node.contents);
+        self.flush_in_place(node, &mut contents)
     }
 
-    fn flush_in_place(&self, node: &Node) -> Result<(), Errno> {
-        let mut contents = lock(&node.contents);
+    /// Where it is must stay as it is.
+    fn flush_in_place(&self, node: &Node, contents: &mut Contents) -> Result<(), Errno> {
         // Nobody will find it again.
         let Ok(path) = node.path() else { return Ok(()) };
         if !contents.is_dirty {
             return Ok(());
         }
-        let stored = upload(self.store, &contents, &path)?;
+        let kept = self.kept_of(node, &path);
+        let stored = upload(self.store, contents, &path, kept.clone())?;
         (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
         contents.opened = Some(stored.clone());
-        {
-            let mut place = lock(&node.place);
-            (place.meta, place.is_local, place.asked) = (stored.clone(), false, std::time::Instant::now());
-        }
+        // Whoever looks for it finds that it is here, or that it is listed.
         let mut table = lock(&self.table);
         table.listed(&path, &stored);
+        if let Some(kept) = kept {
+            let kept = kept.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            table.learn(&path, stored.clone(), crate::kept::read(kept));
+        }
+        let mut place = lock(&node.place);
+        (place.meta, place.is_local, place.asked) = (stored, false, std::time::Instant::now());
         Ok(())
     }
 
+    /// A program closes a file: what was written goes to the store, now or, if it may wait, later.
+    pub fn closed(&self, node: &Node) -> Result<(), Errno> {
+        let may_wait = self.may_wait(&lock(&node.contents));
+        if may_wait { Ok(()) } else { self.flush(node) }
+    }
+
     /// A handle is closed. With the last one, what was written goes to the store.
-    pub fn release(&self, node: &Node) {
-        let is_last = {
+    pub fn release(&self, node: &Arc<Node>) {
+        let (is_last, is_put_off) = {
             let mut contents = lock(&node.contents);
             contents.opens = contents.opens.saturating_sub(1);
-            contents.opens == 0
+            let is_put_off = contents.opens == 0 && contents.is_dirty && self.may_wait(&contents);
+            if is_put_off {
+                self.put_off(node, &mut contents);
+            }
+            (contents.opens == 0, is_put_off)
         };
-        if !is_last {
+        if !is_last || is_put_off {
             return;
         }
         // Who closed it was told already, if anybody was there.
@@ -228,8 +268,13 @@ impl Tree {
             let path = lock(&node.place).path.clone();
             self.store.say(&format!("{path}: not stored: {errno}; what was written to it since the last fsync is lost"));
         }
+        self.let_go(node);
+    }
+
+    /// Nobody has the file open: its bytes are the store's.
+    pub fn let_go(&self, node: &Node) {
         let mut contents = lock(&node.contents);
-        if contents.opens == 0 {
+        if contents.opens == 0 && !contents.is_put_off {
             contents.unload();
             lock(&node.place).is_local = false;
         }
@@ -237,51 +282,33 @@ impl Tree {
         lock(&self.table).drop_unknown(node.id);
     }
 
-    /// The session ends: what is still being written goes to the store.
-    pub fn end(&self) {
-        let nodes = lock(&self.table).all();
-        for node in nodes {
-            if let Err(errno) = self.flush(&node) {
-                self.store.say(&format!("{}: not stored: {errno}", lock(&node.place).path));
-            }
-        }
-    }
-
     /// Sets a file's length; without a handle, it is in the store at once.
-    pub fn truncate(&self, node: &Node, len: u64) -> Result<(), Errno> {
-        let _stay = self.stay();
+    pub fn truncate(&self, node: &Arc<Node>, len: u64) -> Result<(), Errno> {
         let mut contents = lock(&node.contents);
         contents.truncate(self.store, &self.spool, node, len)?;
-        let is_open = contents.opens > 0;
-        drop(contents);
-        if is_open {
+        self.changed_alone(node, contents)
+    }
+
+    /// What was changed without a handle is in the store at once, or later.
+    pub fn changed_alone(&self, node: &Arc<Node>, mut contents: MutexGuard<'_, Contents>) -> Result<(), Errno> {
+        if contents.opens > 0 {
             return Ok(());
         }
-        let stored = self.flush_in_place(node);
-        lock(&node.contents).unload();
-        lock(&node.place).is_local = false;
+        if self.may_wait(&contents) {
+            self.put_off(node, &mut contents);
+            return Ok(());
+        }
+        drop(contents);
+        let stored = self.flush(node);
+        self.let_go(node);
         stored
     }
 
     // ---- removing and moving ----
 
     /// A file whose object is about to go, and that somebody has open, is kept here.
-    fn keep_if_open(&self, path: &str) -> Result<(), Errno> {
-        let Some(node) = lock(&self.table).at(path).filter(|node| !node.is_dir) else { return Ok(()) };
-        let mut contents = lock(&node.contents);
-        if contents.opens > 0 {
-            contents.load(self.store, &self.spool, &node, u64::MAX)?;
-        }
-        Ok(())
-    }
-
-    /// Whether only this session knows of a path yet.
-    fn is_only_here(&self, path: &str) -> bool {
-        let node = lock(&self.table).at(path);
-        node.is_some_and(|node| {
-            let contents = lock(&node.contents);
-            contents.is_dirty && contents.expected == Expected::Nothing
-        })
+    fn keep_if_open(&self, node: &Node, contents: &mut Contents) -> Result<(), Errno> {
+        if contents.opens > 0 { contents.load(self.store, &self.spool, node, u64::MAX) } else { Ok(()) }
     }
 
     /// Removes a file.
@@ -292,11 +319,18 @@ impl Tree {
         if self.find(&path)?.is_dir {
             return Err(Errno::EISDIR);
         }
-        if !self.is_only_here(&path) {
-            self.keep_if_open(&path)?;
-            self.store.delete(&path)?;
+        let node = lock(&self.table).at(&path).filter(|node| !node.is_dir);
+        {
+            // Nobody uploads it until its name is gone.
+            let mut contents = node.as_ref().map(|node| lock(&node.contents));
+            if !contents.as_ref().is_some_and(|contents| contents.is_only_here()) {
+                if let (Some(node), Some(contents)) = (&node, &mut contents) {
+                    self.keep_if_open(node, contents)?;
+                }
+                self.store.delete(&path)?;
+            }
+            lock(&self.table).removed(&path);
         }
-        lock(&self.table).removed(&path);
         self.keep_directory(&parent)
     }
 
@@ -350,31 +384,44 @@ impl Tree {
         if old == new {
             return if only_new { Err(Errno::EEXIST) } else { Ok(()) };
         }
-        match self.find(&new) {
+        let there = self.find(&new);
+        match &there {
             Ok(_) if only_new => return Err(Errno::EEXIST),
             Ok(target) if target.is_dir && !source.is_dir => return Err(Errno::EISDIR),
             Ok(target) if !target.is_dir && source.is_dir => return Err(Errno::ENOTDIR),
             Ok(target) if target.is_dir => drop(self.must_be_empty(&new)?),
-            Ok(_) => self.keep_if_open(&new)?,
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno),
+            Ok(_) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(*errno),
         }
         match source.is_dir {
             true => self.move_directory(&old, &new)?,
-            false => self.move_file(&old, &new, only_new)?,
+            false => self.move_file(&old, &new, only_new || self.later.is_some() && there.is_err())?,
         }
         self.keep_directory(&old_directory)
     }
 
     fn move_file(&self, old: &str, new: &str, only_new: bool) -> Result<(), Errno> {
-        let node = lock(&self.table).at(old);
-        let contents = node.as_ref().map(|node| lock(&node.contents));
-        let stored = match contents {
-            Some(mut contents) if contents.is_dirty => {
-                let was =
-                    std::mem::replace(&mut contents.expected, if only_new { Expected::Nothing } else { Expected::Anything });
-                let sent = upload(self.store, &contents, new);
-                let stored = match sent {
+        let (node, target) = {
+            let table = lock(&self.table);
+            (table.at(old), table.at(new).filter(|node| !node.is_dir))
+        };
+        // Nobody uploads either until the names are what they will be.
+        let mut contents = node.as_ref().map(|node| lock(&node.contents));
+        let mut replaced = target.as_ref().map(|node| lock(&node.contents));
+        if let (Some(target), Some(replaced)) = (&target, &mut replaced) {
+            self.keep_if_open(target, replaced)?;
+        }
+        let is_new = only_new || replaced.as_ref().is_some_and(|replaced| self.later.is_some() && replaced.is_only_here());
+        let expected = if is_new { Expected::Nothing } else { Expected::Anything };
+        let stored = match &mut contents {
+            Some(contents) if self.later.is_some() && contents.is_only_here() => {
+                contents.expected = expected;
+                None
+            }
+            Some(contents) if contents.is_dirty => {
+                let was = std::mem::replace(&mut contents.expected, expected);
+                let kept = node.as_ref().and_then(|node| self.kept_of(node, old));
+                let stored = match upload(self.store, contents, new, kept) {
                     Ok(stored) => stored,
                     Err(errno) => {
                         contents.expected = was;
@@ -385,25 +432,26 @@ impl Tree {
                 if was != Expected::Nothing {
                     self.store.delete(old)?;
                 }
-                stored
+                Some(stored)
             }
             held => {
                 self.store.copy(old, new, only_new)?;
                 let stored = self.store.stat(new)?;
                 self.store.delete(old)?;
-                if let Some(mut contents) = held
+                if let Some(contents) = held
                     && contents.file.is_some()
                 {
                     contents.expected = Expected::This(stored.clone());
                 }
-                stored
+                Some(stored)
             }
         };
         let mut table = lock(&self.table);
         table.removed(new);
         table.moved(old, new);
+        let Some(stored) = stored else { return Ok(()) };
         table.listed(new, &stored);
-        if let Some(node) = table.at(new) {
+        if let Some(node) = &node {
             let mut place = lock(&node.place);
             place.is_local = false;
             let mtime = place.meta.mtime;
@@ -418,9 +466,10 @@ impl Tree {
         if new.strip_prefix(old).is_some_and(|rest| rest.starts_with('/')) {
             return Err(Errno::EINVAL);
         }
+        let _alone = self.uploads.write().unwrap_or_else(PoisonError::into_inner);
         let inside = lock(&self.table).below(old);
         for node in inside.iter().filter(|node| !node.is_dir) {
-            self.flush_in_place(node)?;
+            self.flush_in_place(node, &mut lock(&node.contents))?;
         }
         let (entries, _) = self.store.list(old, usize::MAX, true)?;
         if let Some((odd, _)) = entries.iter().find(|(key, _)| !keys::is_path(key)) {

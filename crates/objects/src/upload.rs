@@ -4,6 +4,7 @@
 //! in the store stays.
 
 use crate::contents::{Contents, errno};
+use crate::kept::Kept;
 use crate::store::{Expected, Meta, Store};
 use md5::{Digest, Md5};
 use opendal::Buffer;
@@ -12,21 +13,21 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// Files up to here go in one request.
-const SMALL: u64 = 16 << 20;
+pub const SMALL: u64 = 16 << 20;
 /// The least size of a part, how many there may be, and how many are under way.
 const PART: u64 = 8 << 20;
 const PARTS: u64 = 9000;
 const AT_ONCE: usize = 4;
 
-/// Uploads what is in the spool to `path`; what is there then.
-pub fn upload(store: &'static Store, contents: &Contents, path: &str) -> Result<Meta, Errno> {
+/// Uploads what is in the spool to `path`, with metadata or without; what is there then.
+pub fn upload(store: &'static Store, contents: &Contents, path: &str, kept: Option<Kept>) -> Result<Meta, Errno> {
     let file = contents.file.as_ref().ok_or(Errno::EIO)?;
     if !store.is_conditional() {
         compare(store, &contents.expected, path)?;
     }
     let sent = match contents.len <= SMALL {
-        true => at_once(store, contents, file, path),
-        false => in_parts(store, contents, file, path),
+        true => at_once(store, contents, file, path, kept),
+        false => in_parts(store, contents, file, path, kept),
     };
     match sent {
         // An object that was to be there is not: removed by somebody else.
@@ -46,11 +47,11 @@ fn compare(store: &Store, expected: &Expected, path: &str) -> Result<(), Errno> 
     if is_as_expected { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
-fn at_once(store: &'static Store, contents: &Contents, file: &File, path: &str) -> Result<Meta, Errno> {
+fn at_once(store: &'static Store, contents: &Contents, file: &File, path: &str, kept: Option<Kept>) -> Result<Meta, Errno> {
     let mut bytes = vec![0; contents.len as usize];
     file.read_exact_at(&mut bytes, 0).map_err(errno)?;
     let bytes = Buffer::from(bytes);
-    let options = store.expecting(&contents.expected);
+    let options = store.expecting(&contents.expected, kept);
     match store.wait("PUT", path, store.operator().write_options(path, bytes.clone(), options)) {
         Ok(answer) => store.stored(path, &answer, contents.len),
         // Perhaps it was ours that was quicker: an attempt whose answer got lost.
@@ -68,9 +69,9 @@ fn is_ours(store: &Store, path: &str, bytes: Buffer) -> Option<Meta> {
     (found.etag.as_deref()?.trim_matches('"') == hex).then_some(found)
 }
 
-fn in_parts(store: &'static Store, contents: &Contents, file: &File, path: &str) -> Result<Meta, Errno> {
+fn in_parts(store: &'static Store, contents: &Contents, file: &File, path: &str, kept: Option<Kept>) -> Result<Meta, Errno> {
     let part = PART.max(contents.len.div_ceil(PARTS).next_multiple_of(1 << 20));
-    let mut options = store.expecting(&contents.expected);
+    let mut options = store.expecting(&contents.expected, kept);
     (options.concurrent, options.chunk) = (AT_ONCE, Some(part as usize));
     let mut writer = store.wait("PUT", path, store.operator().writer_options(path, options))?;
     let mut send = || {

@@ -166,7 +166,7 @@ impl Plugin {
                     None if matches!(name, b"." | b"..") => Kind::Directory,
                     None => self.attr_at(s, cx, dir, name).map_or(Kind::Regular, |attr| attr.kind),
                 };
-                if !each(DirEntry { name, ino: entry.ino, kind, next: entry.cookie }) {
+                if !each(DirEntry { name, ino: entry.ino, kind, next: entry.cookie, id: 0 }) {
                     return Ok(());
                 }
             }

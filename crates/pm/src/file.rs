@@ -63,6 +63,8 @@ impl Stat {
 const LOCK_PATIENCE: i64 = 20_000_000_000;
 /// The same of [`File::lock_soon`].
 const LOCK_SOON: i64 = 20_000_000;
+/// What a file's mappings begin and end at.
+const MAPPED_PAGE: u64 = 4096;
 
 /// Attributes of what is at `path` (NUL-terminated), in one call.
 pub fn stat(path: &[u8]) -> Result<Stat, Errno> {
@@ -199,6 +201,11 @@ impl File {
         self.lock_within(abi::LOCK_SH, LOCK_PATIENCE)
     }
 
+    /// As [`File::lock_shared`], but it waits for some 20 ms at most.
+    pub fn lock_shared_soon(&self) -> Result<(), Errno> {
+        self.lock_within(abi::LOCK_SH, LOCK_SOON)
+    }
+
     /// As [`File::lock`], but it waits for some 20 ms at most; whether it has the lock.
     pub fn lock_soon(&self) -> bool {
         self.lock_within(abi::LOCK_EX, LOCK_SOON).is_ok()
@@ -324,6 +331,21 @@ impl File {
         // SAFETY: a new mapping at a place of the kernel's choice hurts nobody.
         let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, self.0, 0) }?;
         Ok(address as *mut u8)
+    }
+}
+
+impl File {
+    /// Maps `len` bytes of this file from `offset` on, shared and for reading, over what `region` has at the same offset.
+    /// Stores to it by safe code are a fault from then on.
+    pub fn map_over(&self, region: &crate::Region, offset: u64, len: u64) -> Result<(), Errno> {
+        if !region.holds(offset, len) || !(offset | len).is_multiple_of(MAPPED_PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let flags = abi::MAP_SHARED | abi::MAP_FIXED | abi::MAP_NORESERVE;
+        let at = region.base().wrapping_add(offset as usize);
+        // SAFETY: pages inside a mapping of ours, which stays one; what refers to them sees other bytes, as it does when
+        // another process stores there.
+        unsafe { call!(abi::__NR_mmap, at, len, abi::PROT_READ, flags, self.0, offset) }.map(drop)
     }
 }
 

@@ -36,6 +36,8 @@ pub mod listing;
 pub mod memory_limit;
 pub mod mutex;
 pub mod names;
+#[cfg(target_arch = "x86_64")]
+pub mod narrow;
 pub mod own;
 pub mod processor;
 #[cfg(feature = "sim")]

@@ -3,6 +3,7 @@
 //! system call by its number and raw arguments.
 #![cfg_attr(not(test), no_std)]
 
+pub mod call_sites;
 pub mod credentials;
 pub mod descriptors;
 pub mod door;

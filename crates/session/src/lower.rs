@@ -185,6 +185,17 @@ pub trait LowerFs: Sync {
         Ok(None)
     }
 
+    /// Copies within the file system, without the bytes coming here; `EXDEV`: it has no way, the caller reads and writes.
+    fn copy_range(&self, s: &SessionCache, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        let _ = (s, cx, from, to, len);
+        Err(Errno::EXDEV.into())
+    }
+
+    /// Whether what is closed is stored later, and a sync of the whole (no node) waits for it and says what failed.
+    fn syncs_whole(&self) -> bool {
+        false
+    }
+
     /// Makes durable.
     fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
 

@@ -200,6 +200,24 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
+    /// Has `len` bytes of a file share the space of another one's if they are the same: how many do then; `None` if they
+    /// differ. As `FIDEDUPERANGE`: `EINVAL`; `EOPNOTSUPP` from a backend whose files share nothing.
+    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
+        let _ = (cx, from, to, len);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// The first run of a file's blocks that ends behind byte `at`; `None` if there is none. `EOPNOTSUPP` from a backend
+    /// whose files have no places.
+    fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
+        let _ = (cx, node, at);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// The node with this number will soon be the source of a twin called `name` in `dir`; first said far ahead, then,
+    /// without these, near. To be quick is all that it is for.
+    fn expect_twin(&self, _id: u64, _far: Option<(Node, &[u8])>) {}
+
     /// Makes a node called `name` in `dir` as `source` of this type is: owner and mode as far as the caller may give them, mtime,
     /// a symlink's text; of a file also the contents, shared, if that is one step. `mode` is for a directory that is to have
     /// another one while it is filled. Times of `dir` stay. `EOPNOTSUPP` from a backend that can't.

@@ -24,6 +24,9 @@ pub mod refused;
 pub mod tree;
 pub mod walk;
 
+/// What the names of trees begin with that are being made or removed ([`tree`](crate)).
+pub const ASIDE: &[u8] = b".bypath-aside-";
+
 pub use backend::{Backend, MapRange, Whole};
 pub use base::*;
 pub use mount::{Mount, MountTable};

@@ -264,7 +264,7 @@ impl Work<'_> {
             }
             self.times()?;
         }
-        if sync {
+        if sync || !self.plan.is_empty() && self.below.is_later() {
             self.before("sync")?;
             self.below.sync()?;
         }

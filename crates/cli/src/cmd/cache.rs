@@ -74,11 +74,24 @@ struct Open {
 }
 
 fn open(image: &Path) -> Result<Open> {
-    open_as(image, false)
+    open_as(image, Changes::Refused, false)
+}
+
+/// The cache of a directory, to change what it shows: a session that has it writes back.
+pub fn open_to_change(image: &Path) -> Result<(Attached, &'static Cache)> {
+    let open = open_as(image, Changes::Image, false)?;
+    if let Some(command) = &open.daemon {
+        open.attached.leave();
+        let shown = image.display();
+        return Err(Failure::new(format!(
+            "{shown}: it is the cache of a daemon ({command}), whom only programs of its session reach; there `cp -r --reflink` clones"
+        )));
+    }
+    Ok((open.attached, open.cache))
 }
 
 /// `alone`: also where the directory is not there, or another one.
-fn open_as(image: &Path, alone: bool) -> Result<Open> {
+fn open_as(image: &Path, changes: Changes, alone: bool) -> Result<Open> {
     let shown = image.display();
     let attached = attach::attach(image)?;
     let not_one = || Failure::new(format!("{shown}: it is not the cache of a directory"));
@@ -101,7 +114,7 @@ fn open_as(image: &Path, alone: bool) -> Result<Open> {
             Err(_) if alone => Cache::alone(&cx, attached.fs),
             prepared => {
                 prepared.map_err(refused)?;
-                Cache::new(&cx, attached.fs, &origin, Changes::Refused)
+                Cache::new(&cx, attached.fs, &origin, changes)
             }
         }
     };
@@ -171,7 +184,7 @@ fn skip(image: &Path, path: &Path) -> Result<u8> {
 
 /// Copies what is not below to another directory.
 fn export(image: &Path, target: &Path) -> Result<u8> {
-    let open = open_as(image, true)?;
+    let open = open_as(image, Changes::Refused, true)?;
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let exported = cache_export::export(open.cache, &cx, target);
@@ -201,10 +214,21 @@ fn drain(image: &Path) -> Result<u8> {
     drained.map(|()| 0)
 }
 
+/// What a cache remembers of a store that keeps attributes, behind its address.
+pub const POSIX: &str = " posix";
+
+/// How one writes what a cache is in front of, if that is no directory.
+pub fn source_of(command: &str) -> String {
+    let is_store = ["s3:", "objects:"].iter().any(|scheme| command.starts_with(scheme));
+    if is_store { command.to_owned() } else { format!("fuse:{command}") }
+}
+
 /// What is behind a daemon is written by a session with it, which writes back as soon as it begins, and until it ends.
 fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
     let image = std::fs::canonicalize(image).map_err(|error| Failure::io(image.display(), &error))?;
-    let mount = format!("fuse:{command}:/.bypath-drain,cache={}", image.display());
+    let source = source_of(command);
+    let (source, option) = source.strip_suffix(POSIX).map_or((&source[..], ""), |source| (source.trim_end(), ",posix"));
+    let mount = format!("{source}:/.bypath-drain,cache={}{option}", image.display());
     let mut session = std::process::Command::new("/proc/self/exe");
     session.args(["run", "--no-fuse", "--mount", &mount, "--", "true"]);
     let ended = session.status().map_err(|error| Failure::io("bypath run", &error))?;

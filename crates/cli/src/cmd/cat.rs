@@ -4,13 +4,14 @@ use crate::cmd::print;
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
+use crate::seen_as::find;
 use base::Kind;
 use pm::{Errno, UserSlice};
 use std::ffi::OsString;
 
 /// Prints the contents of each file.
 pub fn cat(places: &[OsString]) -> Result<u8> {
-    let places = places.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>>>()?;
+    let places = places.iter().map(|text| find(text)).collect::<Result<Vec<_>>>()?;
     let mut open: Option<(std::path::PathBuf, Tree)> = None;
     for place in &places {
         let mut tree = match open.take() {

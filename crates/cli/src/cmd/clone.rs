@@ -58,7 +58,7 @@ pub fn clone(source: &OsString, target: &OsString, options: Options) -> Result<u
              `bypath import` copy)"
         )));
     }
-    let mut tree = Tree::attach(&source.image)?;
+    let mut tree = Tree::attach_at(&source)?;
     let node = tree.find(&source, false)?;
     let (dir, name) = parent(&mut tree, &target)?;
     let stop = stopped()?;
@@ -88,7 +88,7 @@ pub fn drop(places: &[OsString], options: Options) -> Result<u8> {
     let stop = stopped()?;
     let mut done = Vec::new();
     for place in &places {
-        let mut tree = Tree::attach(&place.image)?;
+        let mut tree = Tree::attach_at(place)?;
         let (dir, name) = parent(&mut tree, place)?;
         let bar = progress::bar(options.quiet || options.json, "removing", 0);
         let begun = Instant::now();
@@ -132,7 +132,7 @@ fn parent(tree: &mut Tree, place: &Place) -> Result<(Node, Vec<u8>)> {
     if matches!(&name[..], b"" | b"." | b"..") {
         return Err(Failure::new(format!("{place}: write the path of something that lies in a directory of the image")));
     }
-    let dir = Place { image: place.image.clone(), path: path[..cut].to_vec() };
+    let dir = place.with(path[..cut].to_vec());
     Ok((tree.find(&dir, true)?, name))
 }
 
@@ -146,7 +146,9 @@ fn refused(source: &Place, target: &Place, failed: &Failed) -> Failure {
         Errno::EINVAL if failed.path.is_empty() => {
             Failure::new(format!("{target}: lies in {source}, which can't be cloned into itself"))
         }
-        Errno::EOPNOTSUPP => Failure::new(format!("{source}: files of a cache image share nothing; copy with `cp -a`")),
+        Errno::EOPNOTSUPP => {
+            Failure::new(format!("{source}: files of an image of format 3 share nothing; copy with `cp -a`, or `bypath upgrade`"))
+        }
         _ => failure(source, failed),
     }
 }
@@ -160,5 +162,5 @@ fn failure(place: &Place, failed: &Failed) -> Failure {
         path.push(b'/');
         path.extend_from_slice(&failed.path);
     }
-    Failure::engine(&Place { image: place.image.clone(), path }, failed.error)
+    Failure::engine(place.with(path), failed.error)
 }

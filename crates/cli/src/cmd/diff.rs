@@ -4,7 +4,6 @@ use super::clone::same_image;
 use super::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
-use crate::place::Place;
 use crate::progress;
 use crate::seen_as::find;
 use crate::show::kind_name;
@@ -32,8 +31,8 @@ const SHOWN: u64 = 1024;
 /// Prints what changes; whether anything does.
 pub fn diff(first: &OsString, second: &OsString, json: bool) -> Result<u8> {
     let (a, b) = (find(first)?, find(second)?);
-    let mut tree = Tree::attach_to_read(&a.image)?;
-    let mut other = if same_image(&a, &b) { None } else { Some(Tree::attach_to_read(&b.image)?) };
+    let mut tree = Tree::attach_to_read_at(&a)?;
+    let mut other = if same_image(&a, &b) { None } else { Some(Tree::attach_to_read_at(&b)?) };
     let node = tree.find(&a, false)?;
     let target = other.as_mut().unwrap_or(&mut tree).find(&b, false)?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
@@ -58,7 +57,7 @@ pub fn diff(first: &OsString, second: &OsString, json: bool) -> Result<u8> {
         let mut path = a.path.clone();
         path.extend_from_slice(b"/");
         path.extend_from_slice(&failed.path);
-        Failure::engine(format!("{} (or in {b})", Place { image: a.image.clone(), path }), failed.error)
+        Failure::engine(format!("{} (or in {b})", a.with(path)), failed.error)
     })?;
     let is_any = !rows.is_empty() || !lines.is_empty();
     if json {

@@ -4,6 +4,7 @@ use crate::cmd::{print, print_json};
 use crate::failure::Result;
 use crate::image::Tree;
 use crate::place::Place;
+use crate::seen_as::find;
 use crate::show::{self, Entry};
 use crate::size;
 use base::{Attr, Kind, Node};
@@ -34,7 +35,7 @@ struct Line {
 
 /// Lists directories and files: files first, as everywhere.
 pub fn ls(places: &[OsString], options: Options) -> Result<u8> {
-    let places = places.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>>>()?;
+    let places = places.iter().map(|text| find(text)).collect::<Result<Vec<_>>>()?;
     let accounts = Accounts::new(options.long && !options.json);
     let is_several = places.len() > 1;
     let (mut lines, mut directories) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! One file per verb. Each returns the exit code.
 
 mod bench;
-mod cache;
+pub mod cache;
 mod cache_export;
 mod cat;
 mod check;

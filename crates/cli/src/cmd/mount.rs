@@ -8,7 +8,7 @@ use crate::attach::{self, Attached, How};
 use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
-use crate::mounts::over;
+use crate::mounts::{in_place, over};
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin};
 use rustix::event::{PollFd, PollFlags};
@@ -246,7 +246,7 @@ fn serve(args: &Mount) -> Result<()> {
     if args.announce {
         let _ = rustix::process::setsid();
     }
-    let attached = attach::attach_as(&args.image, args.how())?;
+    let (attached, _before) = in_place::attach(&args.image, args.how())?;
     let backend = backend_of(args, attached).inspect_err(|_| attached.leave())?;
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));

@@ -4,6 +4,7 @@ use crate::cmd::{print, print_json};
 use crate::failure::Result;
 use crate::image::Tree;
 use crate::place::Place;
+use crate::seen_as::find;
 use crate::show::{self, Entry};
 use base::{Attr, Kind, Node};
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::ffi::OsString;
 pub fn stat(places: &[OsString], follow: bool, json: bool) -> Result<u8> {
     let mut entries = Vec::new();
     for text in places {
-        let place = Place::parse(text)?;
+        let place = find(text)?;
         let mut tree = Tree::attach_to_read(&place.image)?;
         let node = tree.find(&place, follow)?;
         if json {

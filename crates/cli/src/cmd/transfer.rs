@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
 use crate::progress::{self, Tally};
+use crate::seen_as::find;
 use crate::size;
 use crate::transfer::{export, import, unpack};
 use indicatif::ProgressBar;
@@ -45,7 +46,7 @@ pub fn import(source: &Path, target: &OsStr, unpack: bool, force: bool, quiet: b
 
 /// Copies out of an image.
 pub fn export(source: &OsStr, target: &Path, quiet: bool) -> Result<u8> {
-    let source = Place::parse(source)?;
+    let source = find(&source.to_os_string())?;
     let mut tree = Tree::attach_to_read(&source.image)?;
     let node = tree.find(&source, false)?;
     let bar = bar(quiet, "exporting", || export::measure(&tree, node));

@@ -9,6 +9,7 @@ use super::spec::{Actimeo, CacheImage, JOURNAL_SIZE, Mount};
 use super::watch::Watch;
 use super::writer::Writing;
 use crate::attach::{self, How};
+use crate::cmd::cache::source_of;
 use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
@@ -362,7 +363,7 @@ pub fn origin_of(fs: &Fs) -> String {
         Err(_) => "another directory".into(),
         Ok(of) => {
             let place = String::from_utf8_lossy(of.place()).into_owned();
-            if is_of_daemon(&of) { format!("'fuse:{place}'") } else { format!("host:{place}") }
+            if is_of_daemon(&of) { format!("'{}'", source_of(&place)) } else { format!("host:{place}") }
         }
     }
 }

@@ -534,6 +534,13 @@ pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
         words.push("--spool".into());
         words.push(directory.into());
     }
+    if mount.options.posix {
+        words.push("--posix".into());
+    }
+    // Whoever writes back waits for all of it at once.
+    if mount.options.close_later || mount.options.cache.is_some() || mount.options.own_cache.is_some() {
+        words.push("--later".into());
+    }
     Ok(words)
 }
 

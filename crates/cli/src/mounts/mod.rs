@@ -2,11 +2,14 @@
 
 mod ahead;
 pub mod cache;
+mod copies;
 mod daemon;
 mod daemon_log;
 pub mod helper;
+pub mod in_place;
 pub mod leavings;
 pub mod over;
+mod own_cache;
 mod point;
 mod proxy;
 pub mod replay;
@@ -28,6 +31,7 @@ use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
+use own_cache::OwnCache;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
@@ -70,6 +74,8 @@ pub struct Session {
     /// Who write back what is changed in them.
     pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
+    /// Cache images of its own.
+    caches: Vec<OwnCache>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
     said: Option<Said>,
@@ -105,6 +111,7 @@ impl Session {
             spares: Vec::new(),
             writers: Vec::new(),
             files: Vec::new(),
+            caches: Vec::new(),
             uncovered: Vec::new(),
             said: None,
             list,
@@ -148,7 +155,7 @@ impl Session {
                 None => self.make_host(mount, path, there),
             },
             Source::Fuse(words) => self.make_daemon(mount, words, slot),
-            Source::Objects(address) => self.make_daemon(mount, &daemon::objects(mount, address)?, slot),
+            Source::Objects(address) => self.make_objects(mount, address, slot),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -162,6 +169,21 @@ impl Session {
         Ok(daemon)
     }
 
+    /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
+    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
+        let words = daemon::objects(mount, address)?;
+        let own = mount.options.own_cache.map(|size| OwnCache::new(size, &mount.shown_point())).transpose()?;
+        let image = own.as_ref().map(OwnCache::image).or(mount.options.cache.clone());
+        self.caches.extend(own);
+        let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
+        let (daemon, source) = self.start_daemon(mount, &words)?;
+        let mut named = vec![OsString::from(address)];
+        if mount.options.posix {
+            named.push(crate::cmd::cache::POSIX.trim_start().into());
+        }
+        self.make_cache_of_daemon(mount, &image, daemon, (&named, &source), slot)
+    }
+
     /// Notes a mount point that programs without the library find as it is.
     fn guard(&mut self, mount: &Mount, there: Under) {
         if there == Under::Empty {
@@ -170,13 +192,16 @@ impl Session {
     }
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
-        let (image, copy) = image(path, slot, &mount.options)?;
+        let Found { image, copy, in_place } = image(path, slot, &mount.options)?;
+        // Of a copy the kernel's way would be one that nobody else has.
+        let is_whole = copy.is_none() || in_place;
+        let attached = copy.as_ref().map_or(path, SharedFile::path);
         cache::refuse_alone(image.fs, path)?;
         self.images.push(image);
-        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
+        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, is_whole.then_some(&image))? };
         let kernel = match (there, whom) {
-            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
-                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if is_whole => {
+                SessionMount::start(attached, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
             }
             _ => None,
         };
@@ -185,13 +210,13 @@ impl Session {
             None => {
                 self.guard(mount, there);
                 if whom == (For::Programs { kernel: true }) && there != Under::Same {
-                    say_no_mount(mount, there, copy.is_some());
+                    say_no_mount(mount, there, !is_whole);
                 }
             }
         }
         if let Some(copy) = copy {
-            // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes(), &[&id(copy.bytes())]);
+            let in_place = if in_place { "in-place" } else { "" };
+            self.tell(mount, copy.bytes(), &[&id(copy.bytes()), in_place]);
             self.files.push(copy);
             return Ok(image.backend);
         }
@@ -327,6 +352,7 @@ impl Drop for Session {
         for image in &self.images {
             image.leave();
         }
+        self.caches.clear();
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
             let _ = mount.end();
@@ -334,21 +360,35 @@ impl Drop for Session {
     }
 }
 
-/// The image at `path`, or, where its file may not be written and is only to be read, a copy.
-fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached, Option<SharedFile>)> {
+/// An image, attached.
+struct Found {
+    image: Attached,
+    /// The session's file that programs attach in its place.
+    copy: Option<SharedFile>,
+    /// That file has no contents; those are the image's own.
+    in_place: bool,
+}
+
+/// The image at `path`, or, where its file may not be written and is only to be read, what a session puts before it: a file
+/// of all but its contents, or, where that can't be, a copy.
+fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<Found> {
     let how = How { slot, atomic: options.atomic.filter(|_| !options.read_only), ..How::default() };
     if let Some(image) = attach::attach_if_writable(path, how)? {
-        return Ok((image, None));
+        return Ok(Found { image, copy: None, in_place: false });
     }
     if !options.read_only {
         let shown = path.display();
         if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
             return Err(Failure::new(format!("{shown}: this user may neither read nor write the file")));
         }
-        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
+        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro it can be read")));
+    }
+    if let Some(copy) = in_place::make(path)? {
+        let image = attach::attach_as(copy.path(), How { in_place: true, ..how })?;
+        return Ok(Found { image, copy: Some(copy), in_place: true });
     }
     let copy = rescue::copy(path)?;
-    Ok((attach::attach_as(copy.path(), how)?, Some(copy)))
+    Ok(Found { image: attach::attach_as(copy.path(), how)?, copy: Some(copy), in_place: false })
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded

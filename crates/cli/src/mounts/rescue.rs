@@ -1,5 +1,5 @@
-//! An image whose file may not be written, in a session: its programs share a
-//! copy of it, for as long as the session lives (decision 0067).
+//! An image whose file may not be written, and that cannot be read in place (`in_place`), since it is damaged or was not
+//! closed cleanly: the programs of a session share a copy of it, for as long as the session lives (decision 0067).
 //!
 //! The original is read twice where it tells whether it is in use and which
 //! generation it has, before the copy and after: so the copy is a picture of
@@ -45,16 +45,16 @@ pub fn copy(path: &Path) -> Result<SharedFile> {
 }
 
 /// The root with its generation, and the volatile header.
-fn heads(image: &File) -> std::io::Result<Vec<u8>> {
+pub fn heads(image: &File) -> std::io::Result<Vec<u8>> {
     let mut heads = vec![0; (VOLATILE + BLOCK - ROOT) as usize];
     image.read_exact_at(&mut heads, ROOT)?;
     Ok(heads)
 }
 
-fn no_room(path: &Path, copy: &Path, error: &std::io::Error) -> Failure {
+pub fn no_room(path: &Path, copy: &Path, error: &std::io::Error) -> Failure {
     let directory = copy.parent().unwrap_or(copy).display();
     Failure::new(format!(
-        "{}: its file is not writable, and a copy of it does not fit into {directory} ({error}); name another directory in BYPATH_SEGMENT_DIR",
+        "{}: its file is not writable, and what a session needs of it does not fit into {directory} ({error}); name another directory in BYPATH_SEGMENT_DIR",
         path.display()
     ))
 }

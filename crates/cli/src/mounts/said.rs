@@ -1,6 +1,7 @@
 //! What the programs of a session know of it beside its mounts: where its root directory is, and what one of them has
 //! said already, so that a thousand do not say it again.
 
+use super::copies;
 use super::leavings::PREFIX;
 use crate::attach::segment_directory;
 use std::fs::{self, DirBuilder, Permissions};
@@ -25,6 +26,7 @@ impl Said {
                     // What is found out about programs, by this user's; other users' may read it.
                     let _ = DirBuilder::new().mode(0o755).create(path.join("scan"));
                     let _ = fs::set_permissions(&path, Permissions::from_mode(0o1777));
+                    copies::keep(&path);
                     return Said(Some(path));
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

@@ -89,8 +89,14 @@ pub struct Options {
     pub atomic: Option<Atomic>,
     /// What stands in front of a directory.
     pub cache: Option<CacheImage>,
+    /// Size of a cache image that is made for the session, bytes, if there is one.
+    pub own_cache: Option<u64>,
     /// How soon what others change in it is seen.
     pub actimeo: Actimeo,
+    /// Attributes are kept with objects.
+    pub posix: bool,
+    /// A small file that is closed goes to the store of objects later.
+    pub close_later: bool,
     /// Where files of a store of objects lie while they are written, absolute.
     pub spool: Option<PathBuf>,
 }
@@ -193,6 +199,13 @@ impl Options {
                 _ if is_host && word.starts_with("journal=") => {
                     options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
                 }
+                ("close=later" | "close=stored", _) if is_objects => options.close_later = word == "close=later",
+                ("posix", _) if is_objects => options.posix = true,
+                ("cache", _) if is_objects => options.own_cache = Some(CACHE_SIZE),
+                _ if is_objects && word.starts_with("cache=:") => {
+                    let size = size::parse_image(&word["cache=:".len()..]);
+                    options.own_cache = Some(size.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
+                }
                 _ if is_objects && word.starts_with("spool=") => {
                     let path = std::path::absolute(&word["spool=".len()..]);
                     options.spool = Some(path.map_err(|error| Failure::new(format!("--mount '{shown}': {word}: {error}")))?);
@@ -235,8 +248,9 @@ impl Options {
                              sync=image, sync=journal, journal=PATH[:SIZE], conflict=ours, conflict=both, conflict=stop"
                         }
                         Source::Objects(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, allow_other, cache=IMG[:SIZE], \
-                             actimeo=SECONDS, actimeo=max"
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, posix, close=later, close=stored, \
+                             allow_other, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
+                             sync=image"
                         }
                         Source::Plugin(..) => "ro, rw",
                         _ => "ro, rw, atomic=undo, atomic=replay",
@@ -245,7 +259,10 @@ impl Options {
                 }
             }
         }
-        let is_cached = options.cache.is_some();
+        let is_cached = options.cache.is_some() || options.own_cache.is_some();
+        if options.cache.is_some() && options.own_cache.is_some() {
+            return Err(Failure::new(format!("--mount '{shown}': two caches; there is one")));
+        }
         for (word, is_given) in [("allow_other", options.allow_other), ("sync=none", options.unsynced)] {
             if is_cached && is_given {
                 return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));

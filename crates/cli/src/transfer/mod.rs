@@ -137,7 +137,7 @@ mod tests {
             0o755,
         )));
         let mut tree = Tree::new(backend);
-        let place = Place { image: PathBuf::from("m"), path: b"/x/tree".to_vec() };
+        let place = Place::new(PathBuf::from("m"), b"/x/tree".to_vec());
         let bar = ProgressBar::hidden();
         let tally = import::import(&mut tree, &source, &place, &bar).unwrap();
         assert_eq!((tally.names, tally.dropped), (12, 0));
@@ -181,7 +181,7 @@ mod tests {
             0o755,
         )));
         let mut tree = Tree::new(backend);
-        let place = Place { image: PathBuf::from("m"), path: b"/tree".to_vec() };
+        let place = Place::new(PathBuf::from("m"), b"/tree".to_vec());
         let bar = ProgressBar::hidden();
         assert_eq!(import::import(&mut tree, &source, &place, &bar).unwrap().names as usize, STEPS + 5);
         assert_eq!(export::export(&mut tree, &place, &target.join("tree"), &bar).unwrap().names as usize, STEPS + 5);
@@ -208,7 +208,7 @@ mod tests {
         )));
         let mut tree = Tree::new(backend);
         let bar = ProgressBar::hidden();
-        let place = |path: &[u8]| Place { image: PathBuf::from("m"), path: path.to_vec() };
+        let place = |path: &[u8]| Place::new(PathBuf::from("m"), path.to_vec());
         import::import(&mut tree, &source.join("f"), &place(b"/d/f"), &bar).unwrap();
         assert!(import::import(&mut tree, &source, &place(b"/d/f"), &bar).is_err());
         // A file goes into a directory that is there, unless it would take a directory's name there.

@@ -2,6 +2,7 @@
 
 use super::{Checker, IssueKind};
 use crate::Fs;
+use crate::process::in_place::Run;
 use base::{Kind, PATH_MAX};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -71,7 +72,14 @@ impl Checker<'_> {
             self.issue(IssueKind::Inode, offset, format!("size {size}"));
         }
         let mut data = 0;
-        self.extents(offset, root, &mut |extent| data += extent.len);
+        let mut contents = self.contents.take();
+        self.extents(offset, root, &mut |extent| {
+            data += extent.len;
+            if let Some(contents) = &mut contents {
+                contents.push(Run { block: extent.block, len: extent.len });
+            }
+        });
+        self.contents = contents;
         if data != u64::from(blocks) {
             self.issue(IssueKind::BlockCount, offset, format!("the inode counts {blocks} blocks, its map has {data}"));
         }

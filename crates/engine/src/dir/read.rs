@@ -33,13 +33,13 @@ impl Fs {
             return Err(Errno::ENOENT.into());
         }
         let offset = node_offset(dir.id);
-        if cookie == 0 && !each(DirEntry { name: b".", ino: self.ino(dir.id), kind: Kind::Directory, next: 1 }) {
+        if cookie == 0 && !each(DirEntry { name: b".", ino: self.ino(dir.id), kind: Kind::Directory, next: 1, id: dir.id }) {
             return Ok(());
         }
         if cookie <= 1 {
             let parent = self.parent_offset(offset)?;
             let parent = node_id(parent, self.inode(parent)?.head().generation);
-            if !each(DirEntry { name: b"..", ino: self.ino(parent), kind: Kind::Directory, next: DOTS }) {
+            if !each(DirEntry { name: b"..", ino: self.ino(parent), kind: Kind::Directory, next: DOTS, id: parent }) {
                 return Ok(());
             }
         }
@@ -135,8 +135,8 @@ impl Fs {
             let Some(kind) = Kind::from_dt(entry.head.kind).filter(|_| entry.parent == parent) else {
                 return Err(corrupt("edentry in a directory slot", slot));
             };
-            let ino = self.ino(entry.child);
-            return Ok(each(DirEntry { name: name.bytes(entry.head.name_len), ino, kind, next }));
+            let (ino, id) = (self.ino(entry.child), entry.child);
+            return Ok(each(DirEntry { name: name.bytes(entry.head.name_len), ino, kind, next, id }));
         }
         Ok(true)
     }

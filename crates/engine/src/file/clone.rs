@@ -38,7 +38,8 @@ type Place<'a> = (&'a Cachelet, Node, u64);
 impl Fs {
     /// Makes `len` bytes (0: all up to its end) of a file, from an offset on, those of another one from an offset on, or of the
     /// same where they do not overlap: they share the blocks. As `FICLONERANGE`: `EINVAL` for what is not of whole blocks;
-    /// `EOPNOTSUPP` in an image that shares nothing (a cache, an old one).
+    /// `EOPNOTSUPP` in an image that shares nothing (an old one). In a cache the bytes, and all of the target, are here
+    /// (`EAGAIN`).
     pub fn clone_range(&self, cx: &Cx, (from, from_at): (Node, u64), (to, to_at): (Node, u64), len: u64) -> Result<()> {
         let mut tx = self.begin(cx, Kind::Clone)?;
         let (source, target) = self.lock_two(&mut tx, cx, from, to)?;
@@ -57,6 +58,10 @@ impl Fs {
             return Ok(());
         }
         self.may_share()?;
+        self.is_here((source, from), from_at, end)?;
+        if self.is_fetched(to)? {
+            return Err(Errno::EAGAIN.into());
+        }
         if are_mapped(source, target) {
             return self.copy_whole(cx, &mut tx, (source, from_at), (target, to, to_at), len);
         }
@@ -65,7 +70,17 @@ impl Fs {
 
     /// Whether files of this image may share blocks; from here on no older program uses it.
     pub(crate) fn may_share(&self) -> Result<()> {
-        if self.is_cache() { Err(Errno::EOPNOTSUPP.into()) } else { self.allow(Features::SHARED) }
+        self.allow(Features::SHARED)
+    }
+
+    /// In a cache: `EAGAIN` if some of these bytes of a file, which is locked, are still to be fetched.
+    pub(crate) fn is_here(&self, (file, node): (&Cachelet, Node), from: u64, end: u64) -> Result<()> {
+        if self.is_cache() && self.hole_in(file, node, from, end)?.is_some() { Err(Errno::EAGAIN.into()) } else { Ok(()) }
+    }
+
+    /// In a cache: whether holes of a file are filled from below, so that none can be made in it.
+    fn is_fetched(&self, node: Node) -> Result<bool> {
+        Ok(self.is_cache() && self.known(node)?.is_some_and(|known| known.end != 0))
     }
 
     /// As a part of a record that makes a file of `size` bytes, whose source is locked: the root word it is to have, its
@@ -154,6 +169,8 @@ impl Fs {
             || !to.2.is_multiple_of(BLOCK)
             || are_mapped(from.0, to.0)
             || self.may_share().is_err()
+            || self.is_here((from.0, from.1), from.2, from.2 + len).is_err()
+            || self.is_fetched(to.1)?
         {
             return Ok(0);
         }
@@ -185,7 +202,7 @@ impl Fs {
         }
         let mut done = 0;
         while done < len {
-            let step = self.share_once(tx, (from.0, from.1, from.2 + done), (target, to, to_at + done), len - done);
+            let step = self.share_once(tx, (from.0, from.1, from.2 + done), (target, to, to_at + done), len - done, true);
             done += step.inspect_err(|_| {
                 tx.abandon();
                 // Blocks behind the end, perhaps.
@@ -200,13 +217,14 @@ impl Fs {
     }
 
     /// Shares what one record can of `len` bytes, or does what must be done before; how many bytes are the target's now.
-    /// The size grows with the last of them.
+    /// The size grows with the last of them. `stamps`: the target's times say so.
     fn share_once<'a>(
         &'a self,
         tx: &mut Tx<'a>,
         (source, from, at): Place<'a>,
         (target, to, to_at): Place<'a>,
         len: u64,
+        stamps: bool,
     ) -> Result<u64> {
         let (block, file, want) = (block_of(at), block_of(to_at), blocks_for(len));
         let there = self.find_extent(source.root.load(Acquire), block)?;
@@ -253,7 +271,7 @@ impl Fs {
         if replaced.is_some() { edit.replace(new) } else { edit.insert(new) }?;
         let (edited, done) = (edit.finish(), len.min(len_blocks * BLOCK));
         let size = if done == len { job.size().max(to_at + done) } else { job.size() };
-        job.commit(edited, len_blocks, size, true)?;
+        job.commit(edited, len_blocks, size, stamps)?;
         Ok(done)
     }
 }
@@ -368,5 +386,6 @@ impl Job<'_, '_> {
     }
 }
 
+mod same;
 #[cfg(test)]
 mod tests;

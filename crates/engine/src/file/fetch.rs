@@ -52,7 +52,7 @@ impl Fs {
         self.hole_in(cachelet, node, from, end)
     }
 
-    fn hole_in(&self, cachelet: &Cachelet, node: Node, from: u64, end: u64) -> Result<Option<Hole>> {
+    pub(crate) fn hole_in(&self, cachelet: &Cachelet, node: Node, from: u64, end: u64) -> Result<Option<Hole>> {
         let (size, root) = (cachelet.size.load(Acquire), cachelet.root.load(Acquire));
         let mut at = from;
         while at < end.min(size) {

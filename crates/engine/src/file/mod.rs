@@ -11,6 +11,7 @@
 //! | `truncate`, `reclaim` | giving blocks back, in records of bounded size |
 //! | `allocate`, `mapping` | fallocate, seek, copy; mapped ranges |
 //! | `clone`, `shares` | files that share blocks: sharing, breaking it; the counts |
+//! | `places` | where a file's bytes lie |
 //! | `sync` | what fsync does |
 //!
 //! Invariants
@@ -37,6 +38,7 @@ mod extents;
 pub(crate) mod fetch;
 pub(crate) mod job;
 mod mapping;
+mod places;
 mod read;
 pub(crate) mod reclaim;
 pub(crate) mod shares;

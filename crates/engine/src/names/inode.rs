@@ -128,7 +128,8 @@ impl Fs {
         image.store(&inode.mtime, plan.now as u64);
         image.store(&inode.ctime, plan.now as u64);
         image.store(&inode.root, plan.root);
-        image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
+        // 0: it has none.
+        image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet.wrapping_add(1)));
         image.store(&inode.extra, own);
     }
 

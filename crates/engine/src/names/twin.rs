@@ -2,6 +2,9 @@
 //!
 //! The source file is locked until the record has ended, so that the twin is as the file was at one moment. Its blocks are
 //! counted, its extent says that it may be shared, and the new inode leads to them, all by the same record.
+//!
+//! A directory has a cachelet at once, since names are made in it; the rest gets one when somebody looks, as after a start:
+//! most of what is cloned nobody ever does.
 
 use super::inode::Plan;
 use super::{gone, proper, touch_directory};
@@ -13,7 +16,11 @@ use base::{Attr, Cx, Error, Kind, Node, PATH_MAX, R, Result, Twin};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use format::inode::{node_offset, pack_links};
 use format::{Inode, LINE, inode, lane};
+use pm::fetch::fetch;
 use pm::{Errno, UserSlice};
+
+/// Number of no cachelet.
+const NONE: u32 = u32::MAX;
 
 /// What is asked for.
 struct Wanted<'a> {
@@ -28,6 +35,25 @@ struct Wanted<'a> {
 }
 
 impl Fs {
+    /// A node will soon be the source of a twin called `name` in `dir`: what that takes is fetched. Far ahead, and near.
+    #[inline]
+    pub fn expect_twin(&self, id: u64, far: Option<(Node, &[u8])>) {
+        let Ok(inode) = self.inode(node_offset(id)) else { return };
+        match far {
+            Some((dir, name)) => {
+                fetch(inode);
+                if let Ok((bucket, _)) = self.home(self.hash(node_offset(dir.id), name)) {
+                    self.image.bring(self.image.offset_of(bucket));
+                }
+            }
+            None => {
+                if let Some(cachelet) = self.cachelet((inode.cachelet.load(Relaxed) as u32).wrapping_sub(1)) {
+                    fetch(cachelet);
+                }
+            }
+        }
+    }
+
     /// Makes a node called `name` in `dir` as `source` of this type is. See `vfs::Backend::twin`.
     pub fn twin(&self, cx: &Cx, (source, kind): (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
         let wanted = Wanted { source, kind, dir, name: proper(name)?, text: b"", mode };
@@ -59,7 +85,9 @@ impl Fs {
             Some(attr) => (attr, None),
             None => {
                 let cachelet = self.lock_node(&mut tx, cx, wanted.source).map_err(gone)?;
-                (self.attr(cx, wanted.source)?, Some(cachelet))
+                let attr = self.attr(cx, wanted.source)?;
+                self.is_here((cachelet, wanted.source), 0, attr.size)?;
+                (attr, Some(cachelet))
             }
         };
         may_copy(cx, wanted.kind, &attr)?;
@@ -76,38 +104,37 @@ impl Fs {
         let (spot, entry) = self.insert(&mut tx, room, key.hash, edentry)?;
         tx.object(place.offset, 1)?;
         let source = self.inode(node_offset(wanted.source.id))?;
-        let cachelet = self.new_cachelet(tx.number, tx.state)?;
-        let contents = match self.contents(&mut tx, original, source, attr.size) {
-            Ok(contents) => contents,
-            Err(error) => {
-                self.forget_fresh(tx.state, cachelet);
-                return Err(error);
-            }
-        };
+        let contents = self.contents(&mut tx, original, source, attr.size)?;
         let (size, root, blocks, mark) = match contents {
             Some((root, blocks, mark)) if original.is_some() => (attr.size, root, blocks, mark),
             _ => (wanted.text.len() as u64, text_at, 0, None),
         };
         let plan =
             Plan { kind: wanted.kind, mode: now_mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now: attr.mtime };
-        let number = self.cachelet_number(cachelet);
-        self.fill_fresh(cachelet, place.id, &plan, Some(&key));
-        self.write_inode(&place, &plan, if wanted.kind == Kind::Directory { edentry } else { 0 }, number);
-        self.stamp_twin(place.inode, cachelet, blocks, wanted.kind);
+        let is_directory = wanted.kind == Kind::Directory;
+        let cachelet = if is_directory { Some(self.new_cachelet(tx.number, tx.state)?) } else { None };
+        let number = cachelet.map_or(NONE, |cachelet| self.cachelet_number(cachelet));
+        if let Some(cachelet) = cachelet {
+            self.fill_fresh(cachelet, place.id, &plan, Some(&key));
+        }
+        self.write_inode(&place, &plan, if is_directory { edentry } else { 0 }, number);
+        self.stamp_twin(place.inode, cachelet, blocks);
         self.image.flush(place.offset, LINE);
         self.lead(&spot, number);
         tx.files(1);
-        let touched = touch_directory(parent.inode, i64::MIN, 1, i8::from(wanted.kind == Kind::Directory));
+        let touched = touch_directory(parent.inode, i64::MIN, 1, i8::from(is_directory));
         let named = (Set { word: slot, value: edentry }, entry, touched);
         if let Err(error) = tx.commit_with((place.allocated, allocated, named, text, mark)) {
-            self.forget_fresh(tx.state, cachelet);
+            cachelet.inspect(|cachelet| self.forget_fresh(tx.state, cachelet));
             return Err(error);
         }
         tx.slot_filled();
         if let (Some(original), Some(mark)) = (original, mark) {
             self.change(original).root.store(mark.value, Release);
         }
-        self.release_fresh(tx.state, cachelet);
+        if let Some(cachelet) = cachelet {
+            self.release_fresh(tx.state, cachelet);
+        }
         drop(tx);
         if spot.is_full() {
             self.grow_index(cx);
@@ -140,15 +167,13 @@ impl Fs {
     }
 
     /// What a twin does not have from its original, or has beyond any new node. Nobody can have found it yet.
-    fn stamp_twin(&self, inode: &Inode, cachelet: &Cachelet, blocks: u32, kind: Kind) {
+    fn stamp_twin(&self, inode: &Inode, cachelet: Option<&Cachelet>, blocks: u32) {
         let now = self.clock.now() as u64;
         self.image.store(&inode.ctime, now);
-        if kind != Kind::Directory {
-            self.image.store(&inode.links, pack_links(1, blocks));
+        match cachelet {
+            Some(cachelet) => self.change(cachelet).ctime.store(now, Relaxed),
+            None => self.image.store(&inode.links, pack_links(1, blocks)),
         }
-        let change = self.change(cachelet);
-        change.ctime.store(now, Relaxed);
-        change.blocks.store(blocks, Relaxed);
     }
 }
 

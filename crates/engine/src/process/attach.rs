@@ -10,7 +10,7 @@
 //! None of it depends on the number of files.
 
 use super::machine::{self, Host};
-use super::{kernel, volatile};
+use super::{in_place, kernel, volatile};
 use crate::fs::{Files, Fs, NOWHERE, Opens};
 use crate::segment::{Areas, cachelet_budget};
 use base::{Atomic, Cx, Error};
@@ -46,6 +46,8 @@ pub struct Options<'a> {
     pub cachelets: Option<u32>,
     /// Overwrites happen whole or not at all, so.
     pub atomic: Option<Atomic>,
+    /// The path is that of a session's file before an image that may not be written ([`super::in_place`]).
+    pub in_place: bool,
 }
 
 /// Why an image was not attached.
@@ -76,6 +78,8 @@ pub enum AttachError {
     InUse,
     /// Processes use it, and it may only be read from here.
     BeingWritten,
+    /// The image that a session reads where it lies has been changed or replaced.
+    Changed,
     /// Processes of another machine use it, or did when it crashed.
     Elsewhere(Host),
     /// Processes seem to use it under another device number.
@@ -109,6 +113,7 @@ impl AttachError {
             AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
             AttachError::InUse | AttachError::BeingWritten => Errno::EBUSY,
             AttachError::Elsewhere(_) | AttachError::Alias | AttachError::Locked => Errno::EBUSY,
+            AttachError::Changed => Errno::ESTALE,
             AttachError::NoSpace => Errno::ENOSPC,
             AttachError::TooManyProcesses => Errno::EAGAIN,
             AttachError::Failed(error) => error.errno(),
@@ -151,6 +156,9 @@ impl fmt::Display for AttachError {
             AttachError::BeingWritten => {
                 f.write_str("the file is not writable from here, and other processes use it; end those processes first")
             }
+            AttachError::Changed => {
+                f.write_str("the file has been changed or replaced since the session began to read it; start the session again")
+            }
             AttachError::Elsewhere(host) => write!(
                 f,
                 "{host} uses it, or did so when it crashed, and an image is used by one machine at a time; end its use there, or, \
@@ -161,7 +169,8 @@ impl fmt::Display for AttachError {
                  as they do, or, if this is a copy that nobody uses, say --force once (bypath run, mount, import, check --repair)",
             ),
             AttachError::Locked => f.write_str(
-                "another program has held the lock (flock) on the file for 20 s, as a repair does; wait for its end, or end it",
+                "another program has held the lock (flock) on the file for 20 s, as a repair does, or a session that reads the \
+                 image while it may not be written; wait for its end, or end it",
             ),
             AttachError::NoSpace => {
                 f.write_str("no space for the shared cache in its directory (/dev/shm, or BYPATH_SEGMENT_DIR), or for the image's tables beside the image; free some, or choose another BYPATH_SEGMENT_DIR")
@@ -184,13 +193,18 @@ const UNLOCKED: AttachError = AttachError::Open(Errno::ENOSYS);
 
 /// The usable superblock of an open file, and the layout.
 pub(crate) fn superblock(file: &File) -> Result<(Superblock, Layout), AttachError> {
+    superblock_among(file, [0, layout::SUPERBLOCK_COPY])
+}
+
+/// The same of copies at these offsets.
+pub(super) fn superblock_among(file: &File, at: [u64; 2]) -> Result<(Superblock, Layout), AttachError> {
     let read = |at: u64| -> Result<Superblock, AttachError> {
         let mut copy = Superblock::new(0, [0; 2], 0, 0, 0);
         copy.magic = 0;
         file.read_at(copy.as_mut_bytes(), at).map_err(AttachError::Open)?;
         Ok(copy)
     };
-    Superblock::choose(read(0)?, read(layout::SUPERBLOCK_COPY)?).map_err(|error| match error {
+    Superblock::choose(read(at[0])?, read(at[1])?).map_err(|error| match error {
         SuperblockError::NotAnImage => AttachError::NotAnImage,
         SuperblockError::Version(version) => AttachError::Version(version),
         SuperblockError::Features(features) => AttachError::Features(features),
@@ -226,7 +240,7 @@ impl Drop for Opened {
 
 /// Opens an image, and locks it: against everybody (`alone`), or against who does that, if the image is in use and
 /// whole. Any number join at a time, so that one who is stopped then keeps nobody else from it.
-fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
+fn open(path: &[u8], alone: bool, in_place: bool) -> Result<Opened, AttachError> {
     let file = File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0).map_err(|errno| match errno {
         Errno::EACCES | Errno::EROFS | Errno::EPERM => AttachError::NotWritable,
         Errno::EISDIR => AttachError::NotAnImage,
@@ -242,7 +256,8 @@ fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
         Err(Errno::ENOSYS | Errno::EPERM) => false,
         Err(errno) => return Err(AttachError::locked(errno)),
     };
-    let mut opened = examine(file)?;
+    let found = if in_place { in_place::superblock(&file) } else { superblock(&file) }?;
+    let mut opened = look_at(file, found)?;
     opened.locked = locked;
     let Opened { file, stat, layout, grown, identity, .. } = &opened;
     // Who joins finds his own boot id there, if there is one.
@@ -255,17 +270,24 @@ fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
     if stat.size < layout.limit {
         file.truncate(layout.limit).map_err(AttachError::Open)?;
     }
-    fill_holes(file, stat, *layout, *grown)?;
+    // Before a session's file the image shows through the holes.
+    if !in_place {
+        fill_holes(file, stat, *layout, *grown)?;
+    }
     Ok(opened)
 }
 
 /// Looks whether an open file is an image, and a whole one.
 pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
-    let stat = file.stat().map_err(AttachError::Open)?;
-    if !stat.is_regular() {
+    if !file.stat().map_err(AttachError::Open)?.is_regular() {
         return Err(AttachError::NotAnImage);
     }
-    let (superblock, layout) = superblock(&file)?;
+    let found = superblock(&file)?;
+    look_at(file, found)
+}
+
+fn look_at(file: File, (superblock, layout): (Superblock, Layout)) -> Result<Opened, AttachError> {
+    let stat = file.stat().map_err(AttachError::Open)?;
     let mut word = [0u8; 8];
     let at = layout::ROOT + core::mem::offset_of!(format::Root, grown) as u64;
     if file.read_at(&mut word, at).map_err(AttachError::Open)? != 8 {
@@ -339,8 +361,17 @@ impl Fs {
 
     /// As [`Fs::attach_at`]: with nobody beside it (`alone`), or as one of several users. False if it must be the former.
     fn attach_as(place: &mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], options: &Options, alone: bool) -> Result<bool, AttachError> {
-        let opened = open(path, alone)?;
+        let opened = open(path, alone, options.in_place)?;
         let image = map(&opened, options.domain)?;
+        if options.in_place
+            && let Err(error) = in_place::lay_over(&opened.file, &opened.layout, &image)
+        {
+            let (base, len) = (image.base(), image.len());
+            drop(image);
+            // SAFETY: nothing refers to the mapping.
+            unsafe { file::unmap(base, len) };
+            return Err(error);
+        }
         let fs = place.write(unjoined(&opened.superblock, opened.layout, image, path, options)?);
         fs.files.image = opened.stat.identity();
         let attached = match alone {
@@ -448,11 +479,6 @@ impl Fs {
         self.path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0")
     }
 
-    /// The image's file, opened to be read; `None` if another one lies at its path by now.
-    pub fn open_image(&self) -> Option<File> {
-        File::open_known(self.path(), abi::O_RDONLY, self.files.image).ok()
-    }
-
     /// Path of the segment, without the NUL.
     pub fn segment_path(&self) -> &[u8] {
         self.segment_path.split(|byte| *byte == 0).next().unwrap_or(&[])
@@ -552,6 +578,7 @@ pub(crate) fn unjoined(
             short_numbers: superblock.has_short_numbers(),
             features: AtomicU64::new(superblock.features),
             atomic: options.atomic,
+            in_place: options.in_place,
             ..Files::default()
         },
     };

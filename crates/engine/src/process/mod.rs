@@ -8,7 +8,7 @@
 //! | `join` | the segment's file |
 //! | `owner` | whether a file is the segment of an image |
 //! | `memory` | attaching memory in place of files (crash explorer) |
-//! | `rescue` | reading an image whose file may not be written |
+//! | `rescue`, `in_place` | reading an image whose file may not be written: in one process, in a session |
 //! | `sweep` | segments that nobody needs any more |
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | where process slots and descriptor tables lie |
@@ -39,6 +39,7 @@ pub mod covered;
 pub mod descriptions;
 pub mod executed;
 mod feature;
+pub mod in_place;
 mod join;
 mod kernel;
 mod last;

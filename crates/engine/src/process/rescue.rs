@@ -37,8 +37,8 @@ impl Fs {
         beside: bool,
     ) -> Result<&'p Fs, AttachError> {
         let file = File::open(path, abi::O_RDONLY | abi::O_NONBLOCK, 0).map_err(AttachError::Open)?;
-        // Nobody attaches while we look. On a medium without locks nobody attaches at all.
-        if file.stat().is_ok_and(|stat| stat.is_regular()) && file.lock() == Err(Errno::EAGAIN) {
+        // Nobody begins to use it while we look. On a medium without locks nobody does at all.
+        if file.stat().is_ok_and(|stat| stat.is_regular()) && file.lock_shared() == Err(Errno::EAGAIN) {
             return Err(AttachError::Locked);
         }
         let opened = attach::examine(file)?;

@@ -2,7 +2,7 @@
 
 use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::{CWD_FD, Entry, SPARE_FD};
-use crate::path::{CWD, OpenFile, Place};
+use crate::path::{CWD, OpenFile, Place, Spot};
 use crate::text::bad;
 use crate::text_out::TextOut;
 use crate::{Outcome, Process, ThreadState};
@@ -11,6 +11,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 use vfs::Mount;
+
+/// Whether this is a directory that the caller may search.
+fn may_enter(cx: &Cx, mount: &Mount, node: Node) -> base::Result<()> {
+    if mount.backend.attr(cx, node)?.kind != Kind::Directory {
+        return err(Errno::ENOTDIR);
+    }
+    mount.backend.access(cx, node, X)
+}
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
@@ -79,11 +87,7 @@ impl Process {
     }
 
     fn change_to(&self, cx: &Cx, thread: &ThreadState, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
-        let backend = mount.backend;
-        if backend.attr(cx, node)?.kind != Kind::Directory {
-            return err(Errno::ENOTDIR);
-        }
-        backend.access(cx, node, X)?;
+        may_enter(cx, mount, node)?;
         if self.is_parted() {
             return self.change_in_kernel(cx, thread, mount, node);
         }
@@ -177,15 +181,24 @@ impl Process {
         }))
     }
 
-    /// `chroot(path)`: only the kernel can, and not into a place that it does not know.
+    /// `chroot(path)`: the kernel's, where it has the same directory mounted at the same path; else there is no such place
+    /// for it.
     pub unsafe fn chroot(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let serve = |cx: &Cx, spot: &Spot| {
+            let node = spot.node(cx)?;
+            may_enter(cx, spot.mount, node)?;
+            if self.shown.load(Relaxed) >> spot.slot & 1 == 0 {
+                return err(Errno::EPERM);
+            }
+            let mut text = [0u8; PATH_MAX];
+            let mut at = PATH_MAX - 1;
+            put_directory_before(&mut text, &mut at, cx, spot.mount, node)?;
+            // SAFETY: a NUL-terminated path. Whether the caller may do it, the kernel says.
+            let result = unsafe { self.door.kernel(abi::__NR_chroot as usize, [text[at..].as_ptr() as usize, 0, 0, 0, 0, 0]) };
+            usize::try_from(result).map_err(|_| Errno(-result as i32).into())
+        };
         // SAFETY: the caller's promise.
-        unsafe {
-            self.at(thread, (abi::__NR_chroot, args), CWD, 0, Last::Follow, |cx, spot| {
-                spot.node(cx)?;
-                err(Errno::EPERM)
-            })
-        }
+        unsafe { self.at(thread, (abi::__NR_chroot, args), CWD, 0, Last::Follow, serve) }
     }
 
     /// The absolute path of an open file, in this thread's second text. For

@@ -2,6 +2,8 @@
 
 use super::clone::{FICLONE, FICLONERANGE, Range};
 use super::open::CREATED;
+use super::runs::FS_IOC_FIEMAP;
+use super::same::FIDEDUPERANGE;
 use super::{done, err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
@@ -40,7 +42,6 @@ const FIOASYNC: u32 = 0x5452;
 const FIOQSIZE: u32 = 0x5460;
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
-const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
@@ -139,7 +140,11 @@ impl Process {
             }
             // No file has any of them.
             FS_IOC_GETFLAGS => put(0),
-            FS_IOC_SETFLAGS | FS_IOC_FIEMAP => err(Errno::EOPNOTSUPP),
+            FS_IOC_SETFLAGS => err(Errno::EOPNOTSUPP),
+            // SAFETY: the caller's promise.
+            FS_IOC_FIEMAP => unsafe { self.runs(thread, &file, argument) },
+            // SAFETY: the caller's promise.
+            FIDEDUPERANGE => unsafe { self.dedupe(thread, &file, argument) },
             FIONBIO | FIOASYNC if bad(argument) => err(Errno::EFAULT),
             FIOASYNC => {
                 // SAFETY: the caller's promise.

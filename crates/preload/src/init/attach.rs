@@ -125,6 +125,7 @@ fn attach_image(
         slot,
         cachelets: None,
         atomic: environment::option(options, b"atomic").and_then(base::Atomic::from_name),
+        in_place: environment::option(options, b"in-place").is_some(),
     };
     let cx = crate::runtime::front_end::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
@@ -208,6 +209,7 @@ fn daemon(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static Cache
 #[cold]
 #[inline(never)]
 fn plugin(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    crate::runtime::dispatch::serve_with_libraries();
     let session = SessionCache::open(session)?;
     let plugin = Plugin::new(rest, session.device(), read_only, crate::libc::plugin::here)?;
     keep(Cached::new(plugin, session))

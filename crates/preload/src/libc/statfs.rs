@@ -75,8 +75,8 @@ unsafe fn convert(result: isize, from: &MaybeUninit<StatFs>, out: *mut StatVfs) 
     0
 }
 
-/// Limits of a file of ours, by `_PC_*` number; `None` for an unknown one,
-/// −1 where there is no limit.
+/// Limits of a file of ours, by `_PC_*` number, as libc tells them of a file system
+/// that it does not know; `None` for an unknown one, −1 where there is no limit.
 fn limit(name: i32) -> Option<i64> {
     Some(match name {
         0 => i64::from(i32::MAX), // LINK_MAX
@@ -87,10 +87,11 @@ fn limit(name: i32) -> Option<i64> {
         6 | 7 => 1,               // CHOWN_RESTRICTED, NO_TRUNC
         8 => 0,                   // VDISABLE
         9 => -1,                  // SYNC_IO
-        10 => -1,                 // ASYNC_IO
+        10 => 1,                  // ASYNC_IO, of regular files
         11 | 12 => -1,            // PRIO_IO, SOCK_MAXBUF
-        13 => 64,                 // FILESIZEBITS
-        14..=17 => 4096,          // REC_*
+        13 => 32,                 // FILESIZEBITS
+        14 | 15 => -1,            // REC_INCR_XFER_SIZE, REC_MAX_XFER_SIZE
+        16 | 17 => 4096,          // REC_MIN_XFER_SIZE, REC_XFER_ALIGN
         18 => 4096,               // ALLOC_SIZE_MIN
         19 => -1,                 // SYMLINK_MAX
         20 => 1,                  // 2_SYMLINKS
@@ -98,7 +99,26 @@ fn limit(name: i32) -> Option<i64> {
     })
 }
 
-fn answer(name: i32) -> i64 {
+const ASYNC_IO: i32 = 10;
+
+/// Whether libc looks at the file before it answers: with the effective IDs.
+fn is_looked_at(name: i32) -> bool {
+    matches!(name, 0 | 3 | 6 | ASYNC_IO | 13 | 16..=18 | 20)
+}
+
+/// The answer for a file of which `stat` says this; negative errors of the look.
+fn answer(name: i32, look: impl FnOnce(*mut stat) -> isize) -> i64 {
+    let mut known = MaybeUninit::<stat>::uninit();
+    if is_looked_at(name) {
+        let looked = look(known.as_mut_ptr());
+        if looked < 0 {
+            return i64::from(ret_int(looked));
+        }
+        // SAFETY: the look succeeded, so it is filled.
+        if name == ASYNC_IO && !matches!(unsafe { known.assume_init_ref() }.st_mode & S_IFMT, S_IFREG | S_IFBLK) {
+            return -1;
+        }
+    }
     limit(name).unwrap_or_else(|| {
         set(22);
         -1
@@ -123,23 +143,25 @@ export! {
         convert(result, &from, out)
     }
     fn pathconf(path: Text, name: i32) -> i64 {
+        let ours = || answer(name, |stat| serve!(__NR_newfstatat, HERE, path, stat, 0));
         if path_is_ours(HERE, path.cast()) {
-            let result = serve!(__NR_faccessat, HERE, path, 0);
-            return if result < 0 { ret_int(result) as i64 } else { answer(name) };
+            // An empty path is an error for every name, also for those that look at no file.
+            return if *path == 0 { i64::from(ret_int(-(pm::Errno::ENOENT.0 as isize))) } else { ours() };
         }
         match next!(unsafe extern "C" fn(Text, i32) -> i64, "pathconf") {
             Some(next) => next(path, name),
-            None => answer(name),
+            None => ours(),
         }
     }
     fn fpathconf(fd: i32, name: i32) -> i64 {
+        let ours = || answer(name, |stat| serve!(__NR_fstat, fd, stat));
         if is_ours(fd) {
-            return answer(name);
+            return ours();
         }
         placeholders::flush();
         match next!(unsafe extern "C" fn(i32, i32) -> i64, "fpathconf") {
             Some(next) => next(fd, name),
-            None => answer(name),
+            None => ours(),
         }
     }
 }

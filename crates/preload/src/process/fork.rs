@@ -229,6 +229,7 @@ pub unsafe fn libc_clone(
         let shares = flags as u32 & (CLONE_VFORK | CLONE_SETTLS) == CLONE_VFORK;
         // SAFETY: by contract.
         let make = || unsafe { own(entry, stack, flags, argument, parent, area, child) };
+        dispatch::give_sites_up();
         return if shares { tls.aside.raw_during(make) } else { make() };
     }
     let Ready { token, threaded, list } = match prepare() {

@@ -10,6 +10,7 @@ pub mod libraries;
 pub mod not_loaded;
 pub mod own_calls;
 pub mod program;
+pub mod shared_copies;
 pub mod spawn;
 // Elsewhere `vfork` is `fork`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]

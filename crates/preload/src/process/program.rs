@@ -4,8 +4,9 @@
 //! for `/proc/PID/exe` can be told ([`posix`]); the kernel's command name and `AT_EXECFN`, which it takes from the copy, are
 //! set when the program starts.
 
-use crate::runtime::alloc;
-use crate::runtime::placeholders;
+use crate::process::copy::copy_out;
+use crate::process::shared_copies::{Use, Wanted};
+use crate::runtime::{alloc, kernel, placeholders};
 use crate::serve;
 use core::mem::MaybeUninit;
 use pm::sys::abi::*;
@@ -21,7 +22,7 @@ const AT_EXECFN: usize = 31;
 /// How far behind the environment's end the auxiliary vector may begin, in words.
 const VECTOR_MAX: usize = 1024;
 const PAGE: usize = 4096;
-const MFD_CLOEXEC: usize = 1;
+const MEMORY_FLAGS: usize = (MFD_CLOEXEC | MFD_ALLOW_SEALING) as usize;
 const PR_SET_NAME: usize = 15;
 
 #[link(name = "c")]
@@ -31,8 +32,30 @@ unsafe extern "C" {
     static __libc_stack_end: *mut usize;
 }
 
-/// An empty copy for `file`, which the program called `path`: its descriptor, or a negated error number.
-pub fn new_copy(file: i32, path: &[u8]) -> isize {
+/// A copy of `file`, which the program called `path`: the session's, or a new one, which becomes the session's. Its
+/// descriptor, or a negated error number.
+pub fn copy_of(file: i32, path: &[u8]) -> isize {
+    let name = name_of(file, path);
+    let text = name.split(|&b| b == 0).next().unwrap_or(&name);
+    let mut wanted = Wanted::of(file, Use::Program, text);
+    if let Some(copy) = wanted.as_mut().and_then(Wanted::ask) {
+        return copy as isize;
+    }
+    // SAFETY: a NUL-terminated name.
+    let copy = unsafe { placeholders::creating(__NR_memfd_create, [name.as_ptr() as usize, MEMORY_FLAGS, 0, 0, 0, 0]) };
+    if copy < 0 {
+        return copy;
+    }
+    if let Err(error) = copy_out(file, copy as i32) {
+        kernel::close(copy);
+        return error;
+    }
+    date_copy(file, copy as i32);
+    wanted.map_or(copy, |wanted| wanted.offer(copy as i32) as isize)
+}
+
+/// How a copy of `file` is called, NUL-terminated.
+fn name_of(file: i32, path: &[u8]) -> [u8; COPY_NAME_MAX + 1] {
     let mut name = [0u8; COPY_NAME_MAX + 1];
     let mut link = [0u8; 32];
     posix::proc_fd(file as u32, &mut link);
@@ -45,12 +68,11 @@ pub fn new_copy(file: i32, path: &[u8]) -> isize {
         name.fill(0);
         name[..len].copy_from_slice(&part[..len]);
     }
-    // SAFETY: a NUL-terminated name.
-    unsafe { placeholders::creating(__NR_memfd_create, [name.as_ptr() as usize, MFD_CLOEXEC, 0, 0, 0, 0]) }
+    name
 }
 
 /// The copy was written when `file` was.
-pub fn date_copy(file: i32, copy: i32) {
+fn date_copy(file: i32, copy: i32) {
     let mut stat = MaybeUninit::<stat>::zeroed();
     // SAFETY: room for the answer.
     if unsafe { serve!(__NR_fstat, file, stat.as_mut_ptr()) } != 0 {

@@ -101,6 +101,82 @@ pub fn ready_stack(tls: &Tls) {
     }
 }
 
+/// Code of the program's that may be changed: pairs of begin and end.
+static CODE: [(AtomicUsize, AtomicUsize); CODES_MAX] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; CODES_MAX];
+/// So many objects with such calls; the sites of others stay as they are.
+const CODES_MAX: usize = 16;
+
+/// Calls that often come from a site in `code`, which comes from a file and stays, may come another way.
+pub fn note_code(code: &Range<usize>) {
+    for (begin, end) in &CODE {
+        match begin.compare_exchange(0, code.start, AcqRel, Acquire) {
+            Ok(_) => return end.store(code.end, Release),
+            Err(start) if start == code.start => return,
+            Err(_) => {}
+        }
+    }
+}
+
+fn ends_of_code(at: usize) -> Option<usize> {
+    let mut codes = CODE.iter().map(|(begin, end)| begin.load(Acquire)..end.load(Acquire));
+    codes.find(|code| code.contains(&at)).map(|code| code.end)
+}
+
+/// Whether an address is in such code.
+pub fn is_code(at: usize) -> bool {
+    ends_of_code(at).is_some()
+}
+
+/// At most `len` bytes of such code.
+pub fn code_from(at: usize, len: usize) -> Option<&'static [u8]> {
+    let end = ends_of_code(at)?;
+    // SAFETY: a call has come from there, so it is there; the rest of a segment lies behind it.
+    Some(unsafe { core::slice::from_raw_parts(at as *const u8, len.min(end - at)) })
+}
+
+/// Whether libraries that are not ours serve calls.
+static LIBRARIES: AtomicBool = AtomicBool::new(false);
+
+/// From now on some do.
+pub fn serve_with_libraries() {
+    LIBRARIES.store(true, Release);
+}
+
+/// Whether some do: they may change registers that our code has no use for.
+pub fn serves_with_libraries() -> bool {
+    LIBRARIES.load(Acquire)
+}
+
+/// Looks at a fault by its reason and frame; whether it is dealt with.
+pub type Look = unsafe fn(i32, *mut core::ffi::c_void) -> bool;
+static LOOK: AtomicUsize = AtomicUsize::new(0);
+static GIVE_UP: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on, as code of the program's may be changed: who looks at faults first, and who changes it back.
+pub fn set_traps(look: Look, give_up: fn()) {
+    GIVE_UP.store(give_up as *const () as usize, Release);
+    LOOK.store(look as *const () as usize, Release);
+}
+
+/// A fault: whether it came from code that was changed, and is dealt with.
+///
+/// # Safety
+/// `context` is the kernel's `ucontext_t`.
+pub unsafe fn at_fault(code: i32, context: *mut core::ffi::c_void) -> bool {
+    let look = LOOK.load(Acquire);
+    // SAFETY: `set_traps` has it from such a function; the rest by contract.
+    look != 0 && unsafe { core::mem::transmute::<usize, Look>(look)(code, context) }
+}
+
+/// Code that was changed is as it was, and stays so: somebody without words of ours is about to run in it.
+pub fn give_sites_up() {
+    let give_up = GIVE_UP.load(Acquire);
+    if give_up != 0 {
+        // SAFETY: as above.
+        unsafe { core::mem::transmute::<usize, fn()>(give_up)() };
+    }
+}
+
 /// In a thread or child that has just begun. Whether the calls come, where they shall.
 pub fn set_here() -> bool {
     if !is_on() {

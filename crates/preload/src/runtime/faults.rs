@@ -5,6 +5,7 @@
 //!
 //! - of an instruction of ours on the program's memory ([`pm::faults`]): it goes on at its landing, and the
 //!   call answers as the kernel would;
+//! - of a call that has a jump in its place ([`crate::runtime::dispatch`]);
 //! - of a mapped file, a page of which is not in place yet: it is put there;
 //! - of an operation that is in progress on this thread, but none of the above (its stack has come to its end, the
 //!   image's file was cut, a defect of ours): the operation is broken off before the program's handler is called, which may
@@ -14,7 +15,7 @@
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::operation::{SIGBUS, SIGSEGV};
 use crate::runtime::tls::Tls;
-use crate::runtime::{errno, front_end, operation, phase, thread};
+use crate::runtime::{dispatch, errno, front_end, operation, phase, thread};
 use core::ffi::{c_int, c_void};
 use posix::MapFault;
 
@@ -67,6 +68,10 @@ pub unsafe fn handle(tls: &Tls, signal: c_int, info: *mut c_void, context: *mut 
     }
     // SAFETY: by contract.
     let ((code, address), counter) = unsafe { (told(info), counter(context)) };
+    // SAFETY: by contract.
+    if tls.depth.get() == 0 && unsafe { dispatch::at_fault(code, context) } {
+        return Fault::Done;
+    }
     if let Some(landing) = pm::faults::landing(*counter)
         && !PROCESS.is_mapped(address)
     {

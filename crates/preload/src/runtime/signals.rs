@@ -177,6 +177,8 @@ static CALLS_HANDLER: AtomicUsize = AtomicUsize::new(0);
 fn install_for_calls() {
     let mut action = watching();
     action.handler = CALLS_HANDLER.load(Acquire);
+    // What it leaves on the stack is not to be written over before it has returned.
+    action.mask = !(1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1));
     action.flags |= SA_NODEFER_BIT;
     install(dispatch::SIGSYS, &action);
 }

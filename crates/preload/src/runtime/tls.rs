@@ -88,6 +88,9 @@ pub const DISPATCHED_OFFSET: usize = core::mem::offset_of!(Tls, dispatched);
 /// Where [`Tls::is_on_it`] is.
 pub const IS_ON_IT_OFFSET: usize = core::mem::offset_of!(Tls, is_on_it);
 
+/// Where [`Tls::service_stack`] is.
+pub const SERVICE_STACK_OFFSET: usize = core::mem::offset_of!(Tls, service_stack);
+
 /// Where [`Tls::programs_base`] is.
 pub const PROGRAMS_BASE_OFFSET: usize = core::mem::offset_of!(Tls, programs_base);
 

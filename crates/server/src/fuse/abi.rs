@@ -132,6 +132,7 @@ pub mod op {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
+    pub const SYNCFS: u32 = 50;
     pub const TMPFILE: u32 = 51;
 }
 

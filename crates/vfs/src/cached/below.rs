@@ -16,9 +16,12 @@ pub trait Below: Backend {
     /// All entries of a directory.
     fn list_below(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry) -> Result<()>) -> Result<()>;
 
-    /// Writes all of this at `offset`, into a file that nobody has open, and syncs it: what a daemon that writes later could
-    /// not do is told here.
+    /// Writes all of this at `offset`, into a file that nobody has open, and syncs it, unless the whole is synced
+    /// ([`Below::syncs_whole`]): what a daemon that writes later could not do is told here.
     fn write_below(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()>;
+
+    /// Whether a sync of the whole (`sync` of no node) waits for all that was written, and says what has failed.
+    fn syncs_whole(&self) -> bool;
 
     /// A file that was made, or managed, is wanted no more.
     fn done_below(&self, cx: &Cx, node: Node) -> Result<()>;
@@ -61,10 +64,16 @@ impl<S: LowerFs> Below for Cached<S> {
     fn write_below(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()> {
         self.session.alone(node, || {
             let written = self.write_whole(cx, node, offset, from);
-            let synced = written.and_then(|()| self.lower.sync(&self.session, cx, Some(node), true));
+            let is_later = self.lower.syncs_whole();
+            let synced =
+                written.and_then(|()| if is_later { Ok(()) } else { self.lower.sync(&self.session, cx, Some(node), true) });
             self.lower.closed(&self.session, cx, node);
             synced
         })
+    }
+
+    fn syncs_whole(&self) -> bool {
+        self.lower.syncs_whole()
     }
 
     fn done_below(&self, cx: &Cx, node: Node) -> Result<()> {

@@ -363,8 +363,13 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.write_at(cx, node, offset, from, &write)
     }
 
-    fn copy_range(&self, _cx: &Cx, _from: Node, _from_offset: u64, _to: Node, _to_offset: u64, _len: u64) -> Result<u64> {
-        posix(Errno::EXDEV)
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        let result = self.lower.copy_range(&self.session, cx, (from, from_offset), (to, to_offset), len);
+        if !matches!(result, Err(Error::Posix(Errno::EXDEV))) {
+            self.session.forget_attr(to);
+            self.session.contents_changed(to);
+        }
+        result
     }
 
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {

@@ -311,7 +311,7 @@ impl LowerFs for Host {
                         .and_then(|stat| attr_of(&stat))
                         .map_or(Kind::Regular, |attr| attr.kind),
                 };
-                if !each(DirEntry { name, ino, kind, next }) {
+                if !each(DirEntry { name, ino, kind, next, id: 0 }) {
                     return Ok(());
                 }
             }

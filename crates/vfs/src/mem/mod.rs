@@ -189,14 +189,14 @@ impl Backend for Mem {
         }
         let dots = [(0u64, &b"."[..], dir.id), (1, b"..", body.parent)];
         for (at, name, ino) in dots.into_iter().filter(|d| d.0 >= cookie) {
-            if !each(DirEntry { name, ino, kind: Kind::Directory, next: at + 1 }) {
+            if !each(DirEntry { name, ino, kind: Kind::Directory, next: at + 1, id: 0 }) {
                 return Ok(());
             }
         }
         for (&at, name) in body.order.range(cookie.max(2)..) {
             let ino = body.entries[name].node;
             let kind = state.get(node::node(ino))?.kind;
-            if !each(DirEntry { name, ino, kind, next: at + 1 }) {
+            if !each(DirEntry { name, ino, kind, next: at + 1, id: 0 }) {
                 break;
             }
         }

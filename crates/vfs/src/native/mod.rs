@@ -168,6 +168,18 @@ impl Backend for Native {
         self.change_data(cx, to.0, |()| true, || self.0.clone_range(cx, from, to, len))
     }
 
+    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
+        self.0.dedupe_range(cx, from, to, len)
+    }
+
+    fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
+        self.0.run_at(cx, node, at)
+    }
+
+    fn expect_twin(&self, id: u64, far: Option<(Node, &[u8])>) {
+        self.0.expect_twin(id, far);
+    }
+
     fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
         let what = Renaming::Made(source.1 == Kind::Directory);
         self.change_name(cx, dir, name, what, || self.0.twin(cx, source, dir, name, mode))

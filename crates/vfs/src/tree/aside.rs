@@ -4,13 +4,12 @@
 //! knows what was left by a dead one, and takes it away ([`Trees::sweep`]).
 
 use super::{Tally, Trees};
+use crate::ASIDE;
 use alloc::vec::Vec;
 use base::{Error, Lock, LockKind, LockOwner, Node, RenameMode, Result};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pm::Errno;
 
-/// What the names begin with.
-pub const PREFIX: &[u8] = b".bypath-aside-";
 /// How often another name is tried.
 const NAMES: u32 = 64;
 
@@ -36,7 +35,7 @@ fn digits(mut number: u64, out: &mut Vec<u8>) {
 
 /// A name of this process that nobody has.
 fn fresh() -> Vec<u8> {
-    let mut name = PREFIX.to_vec();
+    let mut name = ASIDE.to_vec();
     digits(token(), &mut name);
     digits(NEXT.fetch_add(1, Relaxed), &mut name);
     name
@@ -100,10 +99,10 @@ impl Trees<'_> {
     /// Removes what dead ones have left aside in `dir`, as far as the caller may.
     pub fn sweep(&mut self, dir: Node) {
         let Ok(mut names) = self.names(dir) else { return };
-        let mut own = PREFIX.to_vec();
+        let mut own = ASIDE.to_vec();
         digits(token(), &mut own);
         while let Some(name) = names.next() {
-            if !name.starts_with(PREFIX) || name.starts_with(&own) {
+            if !name.starts_with(ASIDE) || name.starts_with(&own) {
                 continue;
             }
             let Ok(Some((node, kind))) = self.look(dir, name) else { continue };

@@ -3,14 +3,17 @@
 //! Each file is as it was at one moment; a tree that nobody writes to meanwhile is as it was. Names that go while the walk is
 //! at them are left out. Files with several names in the tree have them in the clone.
 
-use super::aside::PREFIX;
-use super::{Failed, Names, Tally, Trees};
+use super::{Failed, Listed, Names, Tally, Trees};
+use crate::ASIDE;
+use crate::backend::Backend;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use base::{Error, Kind, Node, RenameMode, Result, SetAttr, SetTime, Twin};
 use pm::{Errno, UserSlice};
 
+/// So many names ahead of the one that is made, what its making takes is fetched, far and near.
+const AHEAD: (usize, usize) = (6, 3);
 /// Most bytes of a list of attributes, and of one.
 const XATTRS_MAX: usize = 65_536;
 /// Most bytes that are copied at a time, where they can't be shared.
@@ -76,6 +79,16 @@ impl Trees<'_> {
     }
 }
 
+/// Has what the next names' twins take brought near.
+fn expect(backend: &dyn Backend, names: &Names, to: Node) {
+    if let Some((name, far)) = names.ahead(AHEAD.0).filter(|(_, far)| far.id != 0) {
+        backend.expect_twin(far.id, Some((to, name)));
+    }
+    if let Some((_, near)) = names.ahead(AHEAD.1).filter(|(_, near)| near.id != 0 && near.kind == Kind::Regular) {
+        backend.expect_twin(near.id, None);
+    }
+}
+
 impl Clone<'_, '_> {
     fn all(&mut self, (source, kind): (Node, Kind), twin: &Twin) -> Result<()> {
         if kind != Kind::Directory {
@@ -84,7 +97,7 @@ impl Clone<'_, '_> {
         self.enter(source, *twin, 0)?;
         while let Some(level) = self.levels.last_mut() {
             let (from, to, before) = (level.source, level.twin.node, self.path.len());
-            let Some(name) = level.names.next() else {
+            let Some((name, listed)) = level.names.next_listed() else {
                 self.leave()?;
                 continue;
             };
@@ -93,7 +106,8 @@ impl Clone<'_, '_> {
             }
             self.path.extend_from_slice(name);
             let first = self.path.len() - name.len();
-            if !self.entry(from, to, first)? {
+            expect(self.trees.backend, &level.names, to);
+            if !self.entry((from, listed), to, first)? {
                 self.path.truncate(before);
             }
         }
@@ -101,25 +115,37 @@ impl Clone<'_, '_> {
     }
 
     /// Clones the name that stands in the path from `first` on; whether it is a directory, which is entered.
-    fn entry(&mut self, from: Node, to: Node, first: usize) -> Result<bool> {
-        let (backend, cx) = (self.trees.backend, self.trees.cx);
-        let name = &self.path[first..];
+    fn entry(&mut self, (from, listed): (Node, Listed), to: Node, first: usize) -> Result<bool> {
         // What another one is making, or this one, is no part of it.
-        if name.starts_with(PREFIX) {
+        if self.path[first..].starts_with(ASIDE) {
             return Ok(false);
         }
-        let Some((source, kind)) = self.trees.look(from, name)? else { return Ok(false) };
+        if let Some(source) = listed.node() {
+            match self.node((source, listed.kind), to, first) {
+                // The name may lead elsewhere by now.
+                Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
+                entered => return entered,
+            }
+        }
+        let Some(found) = self.trees.look(from, &self.path[first..])? else { return Ok(false) };
+        match self.node(found, to, first) {
+            // It has gone meanwhile, or is another one.
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(false),
+            entered => entered,
+        }
+    }
+
+    /// Clones what is found at that name. `ENOENT`, `ESTALE`: it is not there any more.
+    fn node(&mut self, (source, kind): (Node, Kind), to: Node, first: usize) -> Result<bool> {
+        let (backend, cx) = (self.trees.backend, self.trees.cx);
+        let name = &self.path[first..];
         if let Some(twin) = self.linked.get(&source.id) {
             backend.link(cx, *twin, to, name)?;
             self.levels.iter_mut().rev().take(1).for_each(|level| level.is_touched = true);
             self.count()?;
             return Ok(false);
         }
-        let twin = match backend.twin(cx, (source, kind), to, name, None) {
-            // It has gone meanwhile, or is another one.
-            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => return Ok(false),
-            twin => twin?,
-        };
+        let twin = backend.twin(cx, (source, kind), to, name, None)?;
         if kind == Kind::Directory {
             let name_len = name.len();
             self.enter(source, twin, name_len)?;

@@ -76,10 +76,28 @@ impl Trees<'_> {
     }
 }
 
-/// Names, one after the other in one buffer: a length before each.
+/// What a listing says of a name.
+#[derive(Clone, Copy)]
+struct Listed {
+    /// The node's number; 0: not known.
+    id: u64,
+    kind: Kind,
+}
+
+impl Listed {
+    /// The node, if it is known.
+    fn node(&self) -> Option<Node> {
+        (self.id != 0).then_some(Node { id: self.id, hint: u32::MAX })
+    }
+}
+
+/// Names of a directory, in one buffer.
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
+    /// Where each ends in it, and what is known of it.
+    listed: Vec<(usize, Listed)>,
+    /// Which comes next.
     at: usize,
 }
 
@@ -90,23 +108,37 @@ impl Names {
         let mut names = Names::default();
         backend.readdir(cx, dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
-                names.push(entry.name);
+                names.push(entry.name, Listed { id: entry.id, kind: entry.kind });
             }
             true
         })?;
         Ok(names)
     }
 
-    fn push(&mut self, name: &[u8]) {
-        self.bytes.push(name.len() as u8);
+    fn push(&mut self, name: &[u8], listed: Listed) {
         self.bytes.extend_from_slice(name);
+        self.listed.push((self.bytes.len(), listed));
+    }
+
+    fn get(&self, number: usize) -> Option<(&[u8], Listed)> {
+        let (end, listed) = *self.listed.get(number)?;
+        let start = number.checked_sub(1).map_or(0, |before| self.listed[before].0);
+        Some((&self.bytes[start..end], listed))
     }
 
     /// Takes the next one.
     fn next(&mut self) -> Option<&[u8]> {
-        let len = usize::from(*self.bytes.get(self.at)?);
-        let first = self.at + 1;
-        self.at = first + len;
-        self.bytes.get(first..self.at)
+        self.next_listed().map(|(name, _)| name)
+    }
+
+    /// The same, with what is known of it.
+    fn next_listed(&mut self) -> Option<(&[u8], Listed)> {
+        self.at += 1;
+        self.get(self.at - 1)
+    }
+
+    /// The one that comes after so many others.
+    fn ahead(&self, others: usize) -> Option<(&[u8], Listed)> {
+        self.get(self.at + others)
     }
 }

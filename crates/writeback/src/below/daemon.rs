@@ -78,6 +78,14 @@ impl Below {
         Ok(Dir { daemon: self.daemon, names: self.names.clone(), node, id, path: path.to_vec() })
     }
 
+    /// Waits for a daemon that stores later.
+    pub fn sync(&self) -> Result<()> {
+        if !self.daemon.syncs_whole() {
+            return Ok(());
+        }
+        ask(|cx| self.daemon.sync(cx, None, true)).map_err(|error| Failure::new("what was written", error.errno()))
+    }
+
     /// Makes a directory at its top: the park, which no step is about.
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
         let new = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };

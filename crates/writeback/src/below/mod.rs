@@ -168,11 +168,16 @@ impl Below {
         }
     }
 
-    /// All of the file system that was written is durable. With a daemon each file is when it has been written.
+    /// Whether what was written is below only after [`Below::sync`].
+    pub fn is_later(&self) -> bool {
+        matches!(self, Below::Daemon(below) if below.daemon.syncs_whole())
+    }
+
+    /// All of the file system that was written is durable. With most daemons each file is when it has been written.
     pub fn sync(&self) -> Result<()> {
         match self {
             Below::Host(below) => below.sync(),
-            Below::Daemon(_) => Ok(()),
+            Below::Daemon(below) => below.sync(),
         }
     }
 

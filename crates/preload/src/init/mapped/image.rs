@@ -4,6 +4,7 @@
 //! the data of our libc.
 
 use core::ffi::CStr;
+use core::ops::Range;
 use pm::sys::abi::*;
 use posix::own_calls::{find, is_go};
 
@@ -120,6 +121,20 @@ impl Image {
         self.end
     }
 
+    /// Its code, unless what is packed comes in its place.
+    pub fn code(&self) -> impl Iterator<Item = Range<usize>> {
+        let is_code = |segment: &Segment| segment.kind == LOAD && segment.flags & (EXECUTE | WRITE) == EXECUTE;
+        let stays = !self.is_packed();
+        self.segments().filter(move |segment| stays && is_code(segment)).map(|segment| {
+            let begin = self.base + segment.address;
+            begin..begin + segment.file_bytes
+        })
+    }
+
+    fn is_packed(&self) -> bool {
+        find(&self.head, PACKED).is_some()
+    }
+
     /// Where it begins to run.
     pub fn entry(&self) -> usize {
         self.base + self.word(24)
@@ -155,7 +170,7 @@ impl Image {
             // SAFETY: mapped readable, and nobody writes it yet.
             is_go(unsafe { core::slice::from_raw_parts((self.base + segment.address) as *const u8, len) })
         });
-        says_so || find(&self.head, PACKED).is_some() || self.has_section(fd, GO_SECTION).unwrap_or(false)
+        says_so || self.is_packed() || self.has_section(fd, GO_SECTION).unwrap_or(false)
     }
 
     /// Whether a section has that name, as far as there are names.

@@ -15,7 +15,7 @@ mod stack;
 
 use crate::process::own_calls;
 use crate::runtime::environ::LATER;
-use crate::runtime::{alloc, environ, imports, kernel, phase, swap, tls};
+use crate::runtime::{alloc, dispatch, environ, imports, kernel, phase, swap, tls};
 use crate::{complain, libc, serve};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::Relaxed;
@@ -106,6 +106,7 @@ unsafe extern "C" fn begin(at: *const usize, block: *mut usize) -> usize {
     let small_stacks = program.calls_on_small_stacks(fd);
     kernel::close(fd);
     libc::dispatch::set_data(program.end());
+    [Some(&program), loader.as_ref()].into_iter().flatten().flat_map(Image::code).for_each(|code| dispatch::note_code(&code));
     if phase::is_mounted() && !libc::dispatch::start_mapped(&own_calls::own(), small_stacks) {
         refuse(name, c"the kernel does not hand its system calls back");
     }

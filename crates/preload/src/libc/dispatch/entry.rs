@@ -12,11 +12,11 @@ use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET, OWN_STACK_OFFSET, 
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// What is saved of the registers that calls may change: SSE, AVX, AVX-512.
-const STATE: u32 = 0xe6;
+pub const STATE: u32 = 0xe6;
 /// Room for it, as `XSAVE` lays it out.
-const STATE_BYTES: usize = 2752;
+pub const STATE_BYTES: usize = 2752;
 /// Arguments, and space up to the next 64 bytes.
-const ARGS_BYTES: usize = 64;
+pub const ARGS_BYTES: usize = 64;
 
 /// Whether this processor's registers find room; there are none without `XSAVE` among those that Linux has this on.
 pub fn learn() -> bool {

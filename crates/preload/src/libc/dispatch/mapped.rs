@@ -19,7 +19,6 @@ use crate::process::fork;
 use crate::runtime::dispatch::HANDED_BACK;
 use crate::runtime::kernel::Who;
 use crate::runtime::session::is_first_of;
-use crate::runtime::signals::trampoline;
 use crate::runtime::{alloc, errno, faults, kernel, operation, placeholders, tls};
 use crate::{complain, from_kernel, next};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -53,7 +52,7 @@ unsafe extern "C" fn on_own_call(signal: c_int, info: *mut c_void, context: *mut
     // SAFETY: the kernel's own frame.
     if unsafe { faults::told(info) }.0 != HANDED_BACK {
         // SAFETY: the kernel's own frame.
-        return unsafe { trampoline(signal, info, context) };
+        return unsafe { super::pass_on(signal, info, context) };
     }
     const R8: usize = 0;
     const R9: usize = 1;

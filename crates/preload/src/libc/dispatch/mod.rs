@@ -13,10 +13,13 @@
 //! - a child with memory of its parent's and a stack of its own finds on that what it needs to go on. Its calls are the
 //!   kernel's from then on, as those of one by libc's `clone`;
 //! - a child by vfork goes on on its parent's stack: what the parent needs waits in the thread's words.
+//!
+//! Sites that make many calls get a jump in their place ([`sites`]).
 
 mod entry;
 mod mapped;
 mod room;
+mod sites;
 mod thread;
 
 use super::misc;
@@ -25,7 +28,7 @@ use crate::process::own_calls::{self, Calls, Found};
 use crate::process::vfork;
 use crate::runtime::dispatch::{self, HANDED_BACK, SIGSYS};
 use crate::runtime::signals::{self, bypath_restore, trampoline};
-use crate::runtime::{errno, faults, swap, tls};
+use crate::runtime::{errno, faults, operation, swap, tls};
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use pm::sys::abi::*;
@@ -44,6 +47,10 @@ const IP: usize = 16;
 const FLAGS: usize = 17;
 /// What the code of the program may use below its stack pointer.
 const RED_ZONE: usize = 128;
+/// Where the alternate stack stands in it.
+const UC_STACK: usize = 2;
+/// More than the handler needs from where it looks for room.
+const OWN_ROOM: usize = 1 << 10;
 /// `si_arch` of calls by `syscall`; others are by `int $0x80`.
 const ARCH_X86_64: u32 = 0xc000_003e;
 /// The shortest `struct clone_args` that the kernel takes, and the longest that finds room in a red zone.
@@ -84,6 +91,7 @@ fn serve_calls_of(found: &Found) -> bool {
             return false;
         }
         signals::watch_calls(on_call as *const () as usize);
+        sites::start();
     }
     let can = dispatch::extend(&found.code, &found.outside);
     if !can {
@@ -103,6 +111,7 @@ pub fn start_mapped(own: &Range<usize>, small_stacks: bool) -> bool {
     }
     room::Filled::within(own).keep();
     signals::watch_calls(mapped::on_call as *const () as usize);
+    sites::start();
     dispatch::all_but(own)
 }
 
@@ -121,18 +130,50 @@ unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_v
     // SAFETY: the kernel's own frame.
     if unsafe { faults::told(info) }.0 != HANDED_BACK || signal != SIGSYS {
         // SAFETY: the kernel's own frame.
-        return unsafe { trampoline(signal, info, context) };
+        return unsafe { pass_on(signal, info, context) };
     }
     // SAFETY: `si_arch` lies there in the `siginfo_t` of a call.
     let arch = unsafe { *info.cast::<u32>().add(7) };
-    // SAFETY: they lie there in the kernel's `ucontext_t`; nobody else has this frame.
-    let registers = unsafe { &mut *context.cast::<usize>().add(REGISTERS).cast::<[usize; 23]>() };
+    // SAFETY: the kernel's own frame.
+    let registers = unsafe { registers(context) };
     if arch != ARCH_X86_64 {
+        // The entry counts on their place. Wider registers may be lost, of which programs with such calls know nothing.
         let (stack, below) = (registers[SP], registers[SP].wrapping_sub(RED_ZONE));
         registers[SP] = leave_words(below, registers, stack, false, &[]);
         registers[IP] = entry::older();
         return;
     }
+    // SAFETY: as above.
+    unsafe { take_call(registers) };
+}
+
+/// A signal that is no call is handled as any, with the mask that there was.
+///
+/// # Safety
+/// They are the kernel's frame.
+unsafe fn pass_on(signal: c_int, info: *mut c_void, context: *mut c_void) {
+    /// Where `ucontext_t` has it.
+    const MASK: usize = 296;
+    // SAFETY: by contract.
+    operation::set_signals(unsafe { *context.byte_add(MASK).cast::<u64>() });
+    // SAFETY: by contract.
+    unsafe { trampoline(signal, info, context) };
+}
+
+/// The registers in a frame.
+///
+/// # Safety
+/// `context` is the kernel's `ucontext_t`, which nobody else uses.
+unsafe fn registers<'a>(context: *mut c_void) -> &'a mut [usize; 23] {
+    // SAFETY: by contract; they lie there.
+    unsafe { &mut *context.cast::<usize>().add(REGISTERS).cast::<[usize; 23]>() }
+}
+
+/// Has the program go on at an entry: `registers` are those of its call, behind which it stands.
+///
+/// # Safety
+/// They are a frame's, from where the program was interrupted.
+unsafe fn take_call(registers: &mut [usize; 23]) {
     let nr = registers[AX];
     if swap::is_on() && mapped::takes(registers) {
         return;
@@ -154,7 +195,19 @@ fn room(registers: &[usize; 23]) -> (usize, bool) {
     let tls = tls::get();
     let own = tls.service_stack.get();
     // While a call is served there, a handler of the program's makes its own on the stack that it runs on.
-    if own == 0 || tls.is_on_it.replace(1) != 0 { (registers[SP].wrapping_sub(RED_ZONE), false) } else { (own, true) }
+    if own != 0 && tls.is_on_it.replace(1) == 0 {
+        return (own, true);
+    }
+    let (stack, here) = (registers[SP], (&raw const tls) as usize);
+    // SAFETY: `uc_stack` lies there in the same `ucontext_t`: the alternate stack.
+    let [begin, _, len] = unsafe { *registers.as_ptr().sub(REGISTERS - UC_STACK).cast::<[usize; 3]>() };
+    let is_alternate = |at: usize| at.wrapping_sub(begin) < len;
+    if is_alternate(here) && !is_alternate(stack) {
+        return (stack.wrapping_sub(RED_ZONE), false);
+    }
+    // The frame that the kernel takes the registers from in the end lies where the words would: they go below it, and below
+    // what this handler needs itself. No signal comes until then.
+    (here - OWN_ROOM, false)
 }
 
 /// The program goes on at one of the entries, which finds its words at the stack pointer.
@@ -199,6 +252,7 @@ unsafe fn clone(registers: &mut [usize; 23]) {
     if is_vfork(registers[DI] as u64, stack) {
         return go_on_at(registers, entry::vfork());
     }
+    dispatch::give_sites_up();
     if stack != 0 {
         registers[SI] = leave_words_for_child(stack, registers, stack);
     }
@@ -230,6 +284,7 @@ unsafe fn clone3(registers: &mut [usize; 23]) {
     if is_vfork(flags, args[STACK]) {
         return go_on_at(registers, entry::vfork());
     }
+    dispatch::give_sites_up();
     let stack = args[STACK].wrapping_add(args[STACK_SIZE]);
     if args[STACK] != 0 {
         let top = leave_words_for_child(stack, registers, given);
@@ -258,6 +313,20 @@ unsafe fn read_words(at: usize, words: &mut [usize]) -> Result<(), pm::Errno> {
 /// # Safety
 /// As for the system call; `args` are six words, `frame` is the entry's.
 unsafe extern "C" fn serve(nr: usize, args: *const [usize; 6], frame: *mut Frame) -> isize {
+    // SAFETY: by contract.
+    let frame = unsafe { &mut *frame };
+    if let Some(next) = sites::count(frame.counter) {
+        frame.counter = next;
+    }
+    // SAFETY: by contract.
+    unsafe { serve_call(nr, args, frame) }
+}
+
+/// The same, wherever it came from.
+///
+/// # Safety
+/// As for [`serve`].
+unsafe fn serve_call(nr: usize, args: *const [usize; 6], frame: *mut Frame) -> isize {
     let saved = errno::get();
     // SAFETY: by contract.
     let result = unsafe { if swap::is_on() { mapped::by_number(nr, *args, frame) } else { misc::by_number(nr, *args) } };

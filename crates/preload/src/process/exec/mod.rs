@@ -16,7 +16,6 @@ pub use arguments::Arguments;
 pub use search::search;
 pub use whose::{Whose, leads_in, whose};
 
-use crate::process::copy::copy_out;
 use crate::process::hand_over::{Alone, Kind};
 use crate::process::libraries::{Copies, Paths, name_of as name_of_copy, preloaded};
 use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork};
@@ -288,18 +287,15 @@ impl Ready {
     /// As for `try_path`.
     unsafe fn exec_copy(&self, file: i32, path: *const c_char, argv: Strings) -> isize {
         // SAFETY: a NUL-terminated path.
-        let copy = program::new_copy(file, unsafe { CStr::from_ptr(path) }.to_bytes());
+        let copy = program::copy_of(file, unsafe { CStr::from_ptr(path) }.to_bytes());
         if copy < 0 {
             return copy;
         }
-        let result = match copy_out(file, copy as i32).map(|()| program::date_copy(file, copy as i32)) {
-            // A static one inherits the kernel's descriptors, as any of the kernel's.
+        // A static one inherits the kernel's descriptors, as any of the kernel's.
+        let result = self.with_libraries(file, copy as i32, || {
             // SAFETY: by contract; the descriptor is the program.
-            Ok(()) => self.with_libraries(file, copy as i32, || unsafe {
-                self.start(copy as i32, c"".as_ptr(), argv, AT_EMPTY_PATH as i32)
-            }),
-            Err(error) => error,
-        };
+            unsafe { self.start(copy as i32, c"".as_ptr(), argv, AT_EMPTY_PATH as i32) }
+        });
         kernel::close(copy);
         result
     }

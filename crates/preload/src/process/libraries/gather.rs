@@ -3,6 +3,7 @@
 use super::dynamic::{self, Dynamic};
 use super::names::Key;
 use crate::process::copy::copy_out;
+use crate::process::shared_copies::{Use, Wanted};
 use crate::runtime::call::Served;
 use crate::runtime::{alloc, call, kernel, placeholders};
 use crate::serve;
@@ -20,6 +21,7 @@ const HERE: usize = AT_FDCWD as usize;
 const ENOMEM: isize = -12;
 const EACCES: isize = -13;
 const E2BIG: isize = -7;
+const MEMORY_FLAGS: usize = (MFD_CLOEXEC | MFD_ALLOW_SEALING) as usize;
 
 /// One copy. All zeroes are a valid value.
 struct Copy {
@@ -76,18 +78,13 @@ impl Copies {
         if self.0.len == COPIES_MAX || level == LEVELS_MAX || name.len() >= NEEDED_MAX {
             return Err(E2BIG);
         }
-        let (key, descriptor) = (key_of(file).ok_or(EACCES)?, copied(file, name)?);
+        let (key, descriptor) = (key_of(file).ok_or(EACCES)?, copy_of(file, name, level > 0)?);
         let at = self.0.len;
         let entry = &mut self.0.copies[at];
         // No turn yet, so that what needs it in turn does not wait for it.
         (entry.key, entry.descriptor, entry.turn, entry.needed_len) = (key, descriptor, usize::MAX, name.len());
         entry.needed[..name.len()].copy_from_slice(name);
         self.0.len += 1;
-        if level > 0
-            && let Some(mut view) = View::of(descriptor)
-        {
-            dynamic::give_name(view.bytes_mut(), name);
-        }
         self.needs(level, file, descriptor, paths)?;
         self.0.copies[at].turn = self.0.turns;
         self.0.turns += 1;
@@ -212,13 +209,27 @@ pub fn key_of(file: i32) -> Option<Key> {
     (result == 0 && stat.st_mode & S_IFMT == S_IFREG).then(|| Key::of([stat.st_dev, stat.st_ino, seconds, ns]))
 }
 
-/// A copy of `file` in memory.
+/// A copy of `file` in memory: the session's, or a new one, which becomes the session's. One that others need has its name.
+fn copy_of(file: i32, name: &[u8], is_needed: bool) -> Result<i32, isize> {
+    let purpose = if is_needed { Use::Needed } else { Use::Opened };
+    let mut wanted = Wanted::of(file, purpose, name);
+    if let Some(copy) = wanted.as_mut().and_then(Wanted::ask) {
+        return Ok(copy);
+    }
+    let copy = copied(file, name)?;
+    if is_needed && let Some(mut view) = View::to_change(copy) {
+        dynamic::give_name(view.bytes_mut(), name);
+    }
+    Ok(wanted.map_or(copy, |wanted| wanted.offer(copy)))
+}
+
+/// A new copy of `file` in memory.
 fn copied(file: i32, name: &[u8]) -> Result<i32, isize> {
     let mut short = [0u8; 64];
     let len = name.len().min(short.len() - 1);
     short[..len].copy_from_slice(&name[..len]);
     // SAFETY: the name is NUL-terminated.
-    let copy = unsafe { placeholders::creating(__NR_memfd_create, [short.as_ptr() as usize, MFD_CLOEXEC as usize, 0, 0, 0, 0]) };
+    let copy = unsafe { placeholders::creating(__NR_memfd_create, [short.as_ptr() as usize, MEMORY_FLAGS, 0, 0, 0, 0]) };
     if copy < 0 {
         return Err(copy);
     }
@@ -231,7 +242,7 @@ fn copied(file: i32, name: &[u8]) -> Result<i32, isize> {
     }
 }
 
-/// A copy as it lies in memory. Nobody else has it, so it stays as it is.
+/// A copy as it lies in memory. Nobody else has it, or nobody can change it any more: so it stays as it is.
 struct View {
     at: usize,
     len: usize,
@@ -239,10 +250,18 @@ struct View {
 
 impl View {
     fn of(copy: i32) -> Option<View> {
+        View::so(copy, PROT_READ)
+    }
+
+    fn to_change(copy: i32) -> Option<View> {
+        View::so(copy, PROT_READ | PROT_WRITE)
+    }
+
+    fn so(copy: i32, protection: u32) -> Option<View> {
         // SAFETY: no pointers.
         let len = unsafe { pm::call!(__NR_lseek, copy, 0, SEEK_END) }.ok().filter(|&len| len > 0)?;
         // SAFETY: a new mapping.
-        let at = unsafe { pm::call!(__NR_mmap, 0, len, PROT_READ | PROT_WRITE, MAP_SHARED, copy, 0) }.ok()?;
+        let at = unsafe { pm::call!(__NR_mmap, 0, len, protection, MAP_SHARED, copy, 0) }.ok()?;
         Some(View { at, len })
     }
 
@@ -252,7 +271,7 @@ impl View {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and writable; this is the only view.
+        // SAFETY: as above, and made to be changed; this is the only view.
         unsafe { core::slice::from_raw_parts_mut(self.at as *mut u8, self.len) }
     }
 }

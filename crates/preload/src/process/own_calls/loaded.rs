@@ -4,8 +4,8 @@
 
 use super::known::{self, Entry, TEXT_MAX};
 use super::{Calls, of_file, of_object};
-use crate::runtime::imports;
 use crate::runtime::objects::{self, Object};
+use crate::runtime::{dispatch, imports};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -111,6 +111,7 @@ fn find(before: usize, verdicts: &[u8; OBJECTS_MAX]) -> Found {
         let is_one = verdicts.get(index).is_some_and(|&verdict| Calls::from_text(verdict).can_be_served());
         index += 1;
         if let Some(code) = object.text().filter(|_| is_one) {
+            dispatch::note_code(&code);
             found.code = hull(&found.code, &code);
         }
     });
