@@ -71,6 +71,14 @@ impl Cache {
         }
     }
 
+    /// Has all names of a directory here before somebody asks for them; whether they had not been.
+    pub fn list_ahead(&self, cx: &Cx, dir: Node) -> Result<bool> {
+        match self.known_if(dir)? {
+            Some(known) if !known.is_listed() => self.list(cx, dir).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
     /// What is below at a name that is not here any more, though its directory is listed.
     pub fn bring_back(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         self.settled(|| self.ask(cx, dir, name))

@@ -23,14 +23,7 @@ fn made_by_two() {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let mut place: MaybeUninit<Fs> = MaybeUninit::uninit();
-        let options = engine::process::Options {
-            domain: None,
-            read_only: false,
-            segment_dir: None,
-            slot: 0,
-            cachelets: None,
-            atomic: None,
-        };
+        let options = engine::process::Options::default();
         let fs = Fs::attach_at(&mut place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
         let (barrier, origin) = (Barrier::new(2), Origin::Directory(low.as_os_str().as_bytes()));
         // One of them a little later, each time by another time.

@@ -1,6 +1,7 @@
 //! A directory, or a daemon, behind a cache image.
 
 use super::Session;
+use super::ahead::Ahead;
 use super::over;
 use super::point::Under;
 use super::spare::Spare;
@@ -242,6 +243,7 @@ impl Session {
         if changes != Changes::Refused || is_directory && has_left(cache, &cx) {
             self.writers.push(Writing::start(cache, &image.path, &point, (journal, mount.options.conflict))?);
         }
+        self.ahead.push(Ahead::start(cache));
         if mount.options.actimeo != Actimeo::Never {
             let actimeo = mount.options.actimeo;
             let mut keeper = match origin {
@@ -341,7 +343,7 @@ fn has_left(cache: &Cache, cx: &Cx) -> bool {
 }
 
 /// In whose name the session itself asks.
-fn own_cred() -> Cred<'static> {
+pub fn own_cred() -> Cred<'static> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Cred { uid, gid, privileged: uid == 0, ..Cred::ROOT }
 }

@@ -1,5 +1,6 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
+mod ahead;
 pub mod cache;
 mod copies;
 mod daemon;
@@ -64,6 +65,8 @@ pub struct Session {
     /// Dropped before the daemons that they look after.
     upkeep: Vec<Upkeep>,
     daemons: Vec<Daemon>,
+    /// Who list directories ahead of programs.
+    ahead: Vec<ahead::Ahead>,
     /// Who keep caches fresh.
     servers: Vec<cache::Server>,
     /// And who do so when this process is killed.
@@ -103,6 +106,7 @@ impl Session {
             covered: Vec::new(),
             upkeep: Vec::new(),
             daemons,
+            ahead: Vec::new(),
             servers: Vec::new(),
             spares: Vec::new(),
             writers: Vec::new(),
@@ -331,6 +335,7 @@ fn id(image: &[u8]) -> String {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.ahead.clear();
         self.servers.clear();
         // Once with the kernel's way there still, so that what is below is hardly behind when it goes.
         if !self.over.is_empty() {

@@ -198,14 +198,7 @@ impl Bench {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options = engine::process::Options {
-            domain: None,
-            read_only: false,
-            segment_dir: None,
-            slot: 0,
-            cachelets: None,
-            atomic: None,
-        };
+        let options = engine::process::Options::default();
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         let mut by = None;
         let origin = match how {
