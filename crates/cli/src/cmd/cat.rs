@@ -11,12 +11,12 @@ use std::ffi::OsString;
 
 /// Prints the contents of each file.
 pub fn cat(places: &[OsString]) -> Result<u8> {
-    let places = places.iter().map(|text| find(text)).collect::<Result<Vec<_>>>()?;
+    let places = places.iter().map(find).collect::<Result<Vec<_>>>()?;
     let mut open: Option<(std::path::PathBuf, Tree)> = None;
     for place in &places {
         let mut tree = match open.take() {
             Some((image, tree)) if image == place.image => tree,
-            _ => Tree::attach_to_read(&place.image)?,
+            _ => Tree::attach_to_read_at(place)?,
         };
         one(&mut tree, place)?;
         open = Some((place.image.clone(), tree));
