@@ -16,7 +16,7 @@ pub fn cat(places: &[OsString]) -> Result<u8> {
     for place in &places {
         let mut tree = match open.take() {
             Some((image, tree)) if image == place.image => tree,
-            _ => Tree::attach_to_read(&place.image)?,
+            _ => Tree::attach_to_read_at(place)?,
         };
         one(&mut tree, place)?;
         open = Some((place.image.clone(), tree));

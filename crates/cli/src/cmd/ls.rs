@@ -40,7 +40,7 @@ pub fn ls(places: &[OsString], options: Options) -> Result<u8> {
     let is_several = places.len() > 1;
     let (mut lines, mut directories) = (Vec::new(), Vec::new());
     for place in &places {
-        let mut tree = Tree::attach_to_read(&place.image)?;
+        let mut tree = Tree::attach_to_read_at(place)?;
         let mut node = tree.find(place, !options.long)?;
         let mut attr = tree.attr(place, node)?;
         // `ls -l link/` and the link to a directory that was asked for without -l list the directory.
@@ -74,7 +74,7 @@ pub fn ls(places: &[OsString], options: Options) -> Result<u8> {
         if is_several && !options.recursive {
             print(format!("{place}:\n").as_bytes())?;
         }
-        let mut tree = Tree::attach_to_read(&place.image)?;
+        let mut tree = Tree::attach_to_read_at(place)?;
         let node = tree.find(place, true)?;
         directory(&tree, place, node, &place.path, options, &accounts)?;
     }

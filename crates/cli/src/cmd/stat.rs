@@ -14,7 +14,7 @@ pub fn stat(places: &[OsString], follow: bool, json: bool) -> Result<u8> {
     let mut entries = Vec::new();
     for text in places {
         let place = find(text)?;
-        let mut tree = Tree::attach_to_read(&place.image)?;
+        let mut tree = Tree::attach_to_read_at(&place)?;
         let node = tree.find(&place, follow)?;
         if json {
             let (attr, target) = known(&tree, &place, node)?;

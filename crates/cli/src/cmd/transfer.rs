@@ -47,7 +47,7 @@ pub fn import(source: &Path, target: &OsStr, unpack: bool, force: bool, quiet: b
 /// Copies out of an image.
 pub fn export(source: &OsStr, target: &Path, quiet: bool) -> Result<u8> {
     let source = find(&source.to_os_string())?;
-    let mut tree = Tree::attach_to_read(&source.image)?;
+    let mut tree = Tree::attach_to_read_at(&source)?;
     let node = tree.find(&source, false)?;
     let bar = bar(quiet, "exporting", || export::measure(&tree, node));
     let begun = Instant::now();
