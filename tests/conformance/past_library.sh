@@ -154,6 +154,9 @@ served=$'by the library\nby itself\nby the library\nby itself'
 if can old; then
     same 'calls of its own' "$(short "./own $at/f; ./own $at/f")" "$served"
     same 'doctor' "$("$bypath" doctor ./own | grep -c 'the kernel hands them to the library')" 1
+    same 'each object' "$("$bypath" doctor ./own | grep -c '/own: makes system calls of its own: handed back\|^    /.*: by the C library')" 1
+    same 'one by a filter' "$(./kernel filter "$bypath" doctor ./static | grep -c 'static: makes .* a filter hands them back')" 1
+    same 'one without' "$(./kernel none "$bypath" doctor ./own | grep -c '/own: makes .* go past the library')" 1
     same 'on an older kernel' "$(short "./kernel old ./own $at/f; ./kernel old ./own $at/f")" "$served"
 else
     echo 'skip past_library: this kernel does not hand system calls back: that they are served is NOT tested'

@@ -1,7 +1,7 @@
 //! `bypath doctor [CMD…]`
 
 use crate::cmd::{print, print_json};
-use crate::doctor::program::{self, Program, Way};
+use crate::doctor::program::{self, By, Program, Way};
 use crate::doctor::{Finding, State, machine};
 use crate::failure::{Failure, Result};
 use serde::Serialize;
@@ -63,8 +63,14 @@ fn text(report: &Report, is_served: bool) -> String {
             Way::None => "not served",
         };
         text += &format!("\n{}{by}: {way}\n    {}\n", program.path.display(), program.why);
-        for library in &program.libraries_with_own_calls {
-            text += &format!("    {}: makes system calls of its own\n", library.display());
+        for object in &program.objects {
+            let by = match object.by {
+                By::Functions => "by the C library's functions",
+                By::HandedBack => "makes system calls of its own: handed back, those that come often by a jump",
+                By::Filter => "makes system calls of its own: a filter hands them back, those that come often by a jump",
+                By::Past => "makes system calls of its own, which go past the library",
+            };
+            text += &format!("    {}: {by}\n", object.path.display());
         }
         if program.libraries_with_own_calls.len() + usize::from(program.own_calls) > 1 {
             text += "    where one range of addresses cannot hold all that make such calls, a line says so at its start\n";

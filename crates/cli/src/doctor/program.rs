@@ -34,6 +34,29 @@ pub enum Way {
     None,
 }
 
+/// How an object's calls come to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// It calls functions of libc, which the library has as well.
+    Functions,
+    /// Its own system calls are handed back; those that come often by a jump in their place.
+    HandedBack,
+    /// A filter hands them back, by where it lies.
+    Filter,
+    /// Its own system calls go past the library.
+    Past,
+}
+
+/// The program, or a library that it needs.
+#[derive(Debug, Serialize)]
+pub struct Object {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How its calls come.
+    pub by: By,
+}
+
 /// What was found out about a program.
 #[derive(Debug, Serialize)]
 pub struct Program {
@@ -55,6 +78,8 @@ pub struct Program {
     pub own_calls: bool,
     /// The libraries that it needs that do so too.
     pub libraries_with_own_calls: Vec<PathBuf>,
+    /// It, and what it needs, where the library can be loaded or map it.
+    pub objects: Vec<Object>,
     /// How it is served.
     pub way: Way,
     /// Why so, in a sentence; and what to do.
@@ -78,6 +103,7 @@ pub fn look(path: &Path) -> std::io::Result<Program> {
         is_go: false,
         own_calls: false,
         libraries_with_own_calls: Vec::new(),
+        objects: Vec::new(),
         way: Way::Library,
         why: String::new(),
     };
@@ -114,13 +140,26 @@ impl Program {
         self.is_go = own_calls::is_go(text);
         self.own_calls = makes_calls(text);
         if let Some(loader) = self.loader.as_ref().filter(|_| !self.is_set_id && !self.is_musl) {
-            self.libraries_with_own_calls = needed(Path::new(loader), real);
-            self.libraries_with_own_calls.retain(|path| read(path).is_ok_and(|text| makes_calls(&text)));
+            let own_calls = if is_handed_back() { By::HandedBack } else { By::Past };
+            let by = |own: bool| if own { own_calls } else { By::Functions };
+            self.objects.push(Object { path: real.to_path_buf(), by: by(self.own_calls) });
+            for path in needed(Path::new(loader), real) {
+                let own = read(&path).is_ok_and(|text| makes_calls(&text));
+                self.objects.push(Object { path: path.clone(), by: by(own) });
+                if own {
+                    self.libraries_with_own_calls.push(path);
+                }
+            }
         }
         let head = &text[..text.len().min(HEAD_BYTES)];
         let can_be_mapped =
             own_calls::can_be_mapped(head) && (is_handed_back() || pm::dispatch::can_trap()) && pm::dispatch::sets_bases();
         (self.way, self.why) = self.way(can_be_mapped);
+        if self.way == Way::Mapped {
+            let by = if is_handed_back() { By::HandedBack } else { By::Filter };
+            let paths = [Some(real.to_path_buf()), self.loader.as_ref().map(PathBuf::from)];
+            self.objects = paths.into_iter().flatten().map(|path| Object { path, by }).collect();
+        }
     }
 
     fn way(&self, can_be_mapped: bool) -> (Way, String) {
@@ -218,6 +257,10 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let found = look(&own).unwrap();
         assert!(!found.is_static && !found.is_musl && !found.is_go && found.loader.is_some(), "{found:?}");
+        let own_calls: Vec<_> =
+            found.objects.iter().skip(1).filter(|object| object.by != By::Functions).map(|object| &object.path).collect();
+        assert_eq!(found.objects[0].path, own);
+        assert_eq!(own_calls, found.libraries_with_own_calls.iter().collect::<Vec<_>>());
         let script = std::env::temp_dir().join(format!("bypath-doctor-{}", std::process::id()));
         std::fs::write(&script, format!("#!{} x\n", own.display())).unwrap();
         let by = look(&script).unwrap();
