@@ -30,6 +30,7 @@ fn made_by_two() {
             slot: 0,
             cachelets: None,
             atomic: None,
+            in_place: false,
         };
         let fs = Fs::attach_at(&mut place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
         let (barrier, origin) = (Barrier::new(2), Origin::Directory(low.as_os_str().as_bytes()));
