@@ -205,6 +205,7 @@ impl Bench {
             slot: 0,
             cachelets: None,
             atomic: None,
+            in_place: false,
         };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         let mut by = None;
