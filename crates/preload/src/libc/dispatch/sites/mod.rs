@@ -10,7 +10,7 @@
 //! - A stub lies where the distance to it has a `hlt` in its second byte, which is where the second instruction was. Who comes
 //!   there, from wherever, faults, and goes on with its copy in the stub ([`at_fault`]). No other instruction began under the jump.
 //! - Only single bytes are changed where an instruction begins, to and from `hlt`, and all processors are made to look anew
-//!   between two changes ([`write`]).
+//!   between two changes ([`mod@write`]).
 //! - Calls that need the registers of a signal's frame, or must have no frame below them, come by the stub's own `hlt`.
 //! - Where musl has no room behind its one call for all that can be cancelled, the jump is in the place of what is in front of it.
 //! - What the copy does wrong it has done at its own place: a fault's counter is changed before the program hears of it.
