@@ -72,7 +72,7 @@ impl Lower {
         self.daemon.map_or(0, |daemon| daemon.told())
     }
 
-    /// Whether it can hold something ([`lacks`]): what it can't is refused here, not by a round.
+    /// Whether it can hold something (`vfs::cached::lacks`): what it can't is refused here, not by a round.
     pub fn lacks(&self, what: u32) -> bool {
         self.daemon.is_some_and(|daemon| daemon.lacks() & what != 0)
     }
