@@ -111,7 +111,7 @@ done
 # Killed, with the image: it goes on from that.
 setsid timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:256M,sync=journal" -- python3 work.py "$point" "$PWD/said" 7 2>err &
 leader=$!
-for i in $(seq 100); do [ -s said ] && break; sleep 0.1; done
+for i in $(seq 300); do grep -qs ^log said && break; sleep 0.1; done
 kill -9 -- -$leader
 wait 2>/dev/null
 "$bypath" cache replay low 2>err && fail 'replayed although the image is there'
