@@ -67,7 +67,6 @@ int main(void) {
     ASK(ioctl(fd, FIOASYNC, &number));
     ASK(ioctl(fd, FIBMAP, &number));
     ASK(ioctl(fd, FS_IOC_GETFLAGS, &number));
-    ASK(ioctl(fd, 0xc020660b, buffer));
     ASK(ioctl(fd, 0x5401, buffer));
     off_t far = -1, here = 0;
     int plain = open("f", O_RDWR);
