@@ -34,6 +34,14 @@ pub fn find_to_change(text: &OsString) -> Result<Place> {
 
 /// The place, and whether it is seen where nothing may be changed.
 fn found(text: &OsString) -> Result<(Place, bool)> {
+    // An image that lies in a mount itself.
+    if let Ok(place) = Place::parse(text)
+        && place.image.as_os_str() != text.as_os_str()
+        && place.image.is_file()
+        && Path::new(text).symlink_metadata().is_err()
+    {
+        return Ok((place, false));
+    }
     let path = absolute(text);
     let mounts = session().into_iter().chain(kernel_mounts());
     // A later mount hides what is below it, a longer point what is above it.
