@@ -56,7 +56,7 @@ unsafe fn open_whole(ns: *const Namespace, dir: c_int, path: *const c_char, flag
     let fd = unsafe { open_slow(ns, dir, path, flags, mode) };
     // SAFETY: the caller's promise.
     let Some(ns) = unsafe { ns.as_ref() }.filter(|_| fd >= 0) else { return fd };
-    if let Err(errno) = ns.process.open_whole(fd as usize) {
+    if let Err(errno) = crate::namespace::with_thread(|thread| ns.process.open_whole(thread, fd as usize)) {
         // SAFETY: a number just opened.
         unsafe { crate::files::bp_close(ns, fd) };
         return fail(errno.0) as c_int;

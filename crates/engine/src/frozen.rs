@@ -26,9 +26,6 @@ impl Fs {
         if self.is_cache() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        if frozen {
-            self.allow(Features::FROZEN)?;
-        }
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let now = self.snapshot(cx, cachelet, node.id)?;
@@ -47,6 +44,7 @@ impl Fs {
             }
             return Ok(());
         }
+        self.allow(&mut tx, Features::FROZEN)?;
         // From here on it is opened on the slow path, which looks at the inode.
         cachelet.flags.fetch_or(EXECUTED, SeqCst);
         if now.kind == Kind::Regular && cachelet.opens.load(SeqCst) != 0 {

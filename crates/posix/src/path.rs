@@ -111,13 +111,13 @@ impl Process {
 
     /// From here on the file open at `fd` is overwritten whole or not at all. `EOPNOTSUPP` where that cannot be, `EINVAL`
     /// for what is no regular file, `EROFS`.
-    pub fn open_whole(&self, fd: usize) -> Result<(), Errno> {
+    pub fn open_whole(&self, thread: &ThreadState, fd: usize) -> Result<(), Errno> {
         let file = self.file(fd).ok_or(Errno::EBADF)?;
         if file.entry.path_only() || file.entry.kind() != base::Kind::Regular {
             return Err(Errno::EINVAL);
         }
         let whole = file.mount.backend.whole().ok_or(Errno::EOPNOTSUPP)?;
-        whole.allow().map_err(base::Error::errno)?;
+        whole.allow(&self.cx(thread)).map_err(base::Error::errno)?;
         file.description.flags.fetch_or(crate::ATOMIC, Relaxed);
         Ok(())
     }

@@ -105,11 +105,6 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     /// `ENOENT` for the root and for a removed directory.
     fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
 
-    /// [`name_of`](Backend::name_of) and [`parent`](Backend::parent) at once: one step of `getcwd`.
-    fn step_up(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<(usize, Node)> {
-        Ok((self.name_of(cx, dir, name)?, self.parent(cx, dir)?))
-    }
-
     /// Attributes; needs no permission on the node.
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr>;
 
@@ -205,36 +200,6 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// Has `len` bytes of a file share the space of another one's if they are the same: how many do then; `None` if they
-    /// differ. As `FIDEDUPERANGE`: `EINVAL`; `EOPNOTSUPP` from a backend whose files share nothing.
-    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
-        let _ = (cx, from, to, len);
-        Err(Errno::EOPNOTSUPP.into())
-    }
-
-    /// Nobody changes a node from here on, or the names in it (`EROFS`); or who may, again. For its owner. `EOPNOTSUPP` from a
-    /// backend that has no such nodes.
-    fn freeze(&self, cx: &Cx, node: Node, frozen: bool) -> Result<()> {
-        let _ = (cx, node, frozen);
-        Err(Errno::EOPNOTSUPP.into())
-    }
-
-    /// Whether nobody may change a node.
-    fn is_frozen(&self, _node: Node) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// The first run of a file's blocks that ends behind byte `at`; `None` if there is none. `EOPNOTSUPP` from a backend
-    /// whose files have no places.
-    fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
-        let _ = (cx, node, at);
-        Err(Errno::EOPNOTSUPP.into())
-    }
-
-    /// The node with this number will soon be the source of a twin called `name` in `dir`; first said far ahead, then,
-    /// without these, near. To be quick is all that it is for.
-    fn expect_twin(&self, _id: u64, _far: Option<(Node, &[u8])>) {}
-
     /// Makes a node called `name` in `dir` as `source` of this type is: owner and mode as far as the caller may give them, mtime,
     /// a symlink's text; of a file also the contents, shared, if that is one step. `mode` is for a directory that is to have
     /// another one while it is filled. Times of `dir` stay. `EOPNOTSUPP` from a backend that can't.
@@ -304,6 +269,41 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
 
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
+
+    /// [`name_of`](Backend::name_of) and [`parent`](Backend::parent) at once: one step of `getcwd`.
+    fn step_up(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<(usize, Node)> {
+        Ok((self.name_of(cx, dir, name)?, self.parent(cx, dir)?))
+    }
+
+    /// Has `len` bytes of a file share the space of another one's if they are the same: how many do then; `None` if they
+    /// differ. As `FIDEDUPERANGE`: `EINVAL`; `EOPNOTSUPP` from a backend whose files share nothing.
+    fn dedupe_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<Option<u64>> {
+        let _ = (cx, from, to, len);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Nobody changes a node from here on, or the names in it (`EROFS`); or who may, again. For its owner. `EOPNOTSUPP` from a
+    /// backend that has no such nodes.
+    fn freeze(&self, cx: &Cx, node: Node, frozen: bool) -> Result<()> {
+        let _ = (cx, node, frozen);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Whether nobody may change a node.
+    fn is_frozen(&self, _node: Node) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The first run of a file's blocks that ends behind byte `at`; `None` if there is none. `EOPNOTSUPP` from a backend
+    /// whose files have no places.
+    fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
+        let _ = (cx, node, at);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// The node with this number will soon be the source of a twin called `name` in `dir`; first said far ahead, then,
+    /// without these, near. To be quick is all that it is for.
+    fn expect_twin(&self, _id: u64, _far: Option<(Node, &[u8])>) {}
 }
 
 /// Calls of which each changes the bytes that a file has all or not at all, whoever dies in it. What fails has changed none.
@@ -311,7 +311,7 @@ pub trait Whole {
     /// Whether all calls of the mount are so.
     fn is_asked(&self) -> bool;
     /// Makes sure that they can be: `EOPNOTSUPP`, `EROFS`.
-    fn allow(&self) -> Result<()>;
+    fn allow(&self, cx: &Cx) -> Result<()>;
     /// As [`Backend::write`]: `EFBIG` where there is more than one call can change, `ENOSPC`.
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
     /// As [`Backend::copy_range`]; of a longer range as much as one call can change.

@@ -57,7 +57,7 @@ impl Fs {
         if len == 0 {
             return Ok(());
         }
-        self.may_share()?;
+        self.may_share(&mut tx)?;
         self.is_here((source, from), from_at, end)?;
         if self.is_fetched(to)? {
             return Err(Errno::EAGAIN.into());
@@ -69,8 +69,8 @@ impl Fs {
     }
 
     /// Whether files of this image may share blocks; from here on no older program uses it.
-    pub(crate) fn may_share(&self) -> Result<()> {
-        self.allow(Features::SHARED)
+    pub(crate) fn may_share<'a>(&'a self, tx: &mut Tx<'a>) -> Result<()> {
+        self.allow(tx, Features::SHARED)
     }
 
     /// In a cache: `EAGAIN` if some of these bytes of a file, which is locked, are still to be fetched.
@@ -98,7 +98,7 @@ impl Fs {
             return Ok(Some((0, 0, None)));
         }
         let is_mapped = source.flags.load(Acquire) & cachelet::MAPPED != 0;
-        let Some((block, len)) = Root::one(word).filter(|_| !is_mapped && self.may_share().is_ok()) else { return Ok(None) };
+        let Some((block, len)) = Root::one(word).filter(|_| !is_mapped && self.may_share(tx).is_ok()) else { return Ok(None) };
         let len = len.min(wanted);
         tx.lock_shares()?;
         if self.share_len(block, len)? < len {
@@ -168,7 +168,7 @@ impl Fs {
             || !from.2.is_multiple_of(BLOCK)
             || !to.2.is_multiple_of(BLOCK)
             || are_mapped(from.0, to.0)
-            || self.may_share().is_err()
+            || self.may_share(tx).is_err()
             || self.is_here((from.0, from.1), from.2, from.2 + len).is_err()
             || self.is_fetched(to.1)?
         {

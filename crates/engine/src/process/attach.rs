@@ -378,7 +378,7 @@ impl Fs {
             false => fs.attach_beside_others(cx, &opened, options),
         };
         let attached = match attached {
-            Ok(true) if options.atomic.is_some() && !options.read_only => fs.allow_atomic().map(|()| true).map_err(|error| {
+            Ok(true) if options.atomic.is_some() && !options.read_only => fs.allow_atomic(cx).map(|()| true).map_err(|error| {
                 fs.detach(cx);
                 if error == Error::Posix(Errno::EOPNOTSUPP) { AttachError::Older } else { AttachError::Failed(error) }
             }),

@@ -1,12 +1,15 @@
 //! An image gets what not every program of its format knows.
 //!
 //! Both copies of the superblock are written, the second first, so that one of them is whole at every moment. Who attaches
-//! just then reads the one or the other; two who write at once write the same.
+//! just then reads the one or the other. Who writes holds the lock of the counts of what is shared: two at once would mix
+//! their words, or the second would write what it had read before the first.
 
 use crate::fs::Fs;
-use base::Result;
+use crate::lane::Tx;
+use base::{Cx, Result};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::Relaxed;
+use format::lane::Kind;
 use format::layout::SUPERBLOCK_COPY;
 use format::{Features, Superblock, VERSION};
 use pm::{Errno, UserSlice};
@@ -15,14 +18,26 @@ use zerocopy::IntoBytes;
 impl Fs {
     /// Records may copy bytes from here on: a program that does not know how leaves the image alone. `EROFS`;
     /// `EOPNOTSUPP` for an image of an older format.
-    pub fn allow_atomic(&self) -> Result<()> {
-        self.allow(Features::ATOMIC)
+    pub fn allow_atomic(&self, cx: &Cx) -> Result<()> {
+        if self.has(Features::ATOMIC) { Ok(()) } else { self.allow(&mut self.begin(cx, Kind::SetAttr)?, Features::ATOMIC) }
+    }
+
+    #[inline]
+    fn has(&self, feature: Features) -> bool {
+        self.files.features.load(Relaxed) & feature.0 != 0
     }
 
     /// The image has this from here on: a program that does not know it leaves the image alone. `EROFS`; `EOPNOTSUPP` for
     /// an image of an older format.
-    pub(crate) fn allow(&self, feature: Features) -> Result<()> {
-        if self.files.features.load(Relaxed) & feature.0 != 0 { Ok(()) } else { self.allow_now(feature) }
+    /// `tx` takes no lock after that but those that come after the lock of the counts.
+    pub(crate) fn allow<'a>(&'a self, tx: &mut Tx<'a>, feature: Features) -> Result<()> {
+        if self.has(feature) {
+            return Ok(());
+        }
+        tx.lock_shares()?;
+        let result = self.allow_now(feature);
+        tx.unlock_shares();
+        result
     }
 
     #[cold]

@@ -446,6 +446,10 @@ impl Op {
             Op::CloneBlock(a, b, at) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, at), 4096),
             Op::Same(a, b) => {
                 let (from, to) = (file(fs, cx, a)?, file(fs, cx, b)?);
+                // A part of a block is not shared: what fails changes nothing.
+                if fs.attr(cx, from)?.size < 4096 {
+                    return Err(Errno::EINVAL.into());
+                }
                 fs.copy_range(cx, from, 0, to, 0, 4096)?;
                 fs.dedupe_range(cx, (from, 0), (to, 0), 4096).map(drop)
             }

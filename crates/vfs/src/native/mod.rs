@@ -26,8 +26,8 @@ impl Whole for Native {
         self.0.atomic().is_some()
     }
 
-    fn allow(&self) -> Result<()> {
-        self.0.allow_atomic()
+    fn allow(&self, cx: &Cx) -> Result<()> {
+        self.0.allow_atomic(cx)
     }
 
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {

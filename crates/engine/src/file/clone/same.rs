@@ -35,7 +35,7 @@ impl Fs {
         if from == to && from_at < to_at + room && to_at < from_at + room {
             return Err(Errno::EINVAL.into());
         }
-        self.may_share()?;
+        self.may_share(&mut tx)?;
         if are_mapped(source, target) {
             return Err(Errno::EOPNOTSUPP.into());
         }
