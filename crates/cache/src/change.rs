@@ -217,6 +217,7 @@ impl Cache {
         }
     }
 
+    /// Writes, as much as there is room for: the room that ended in the middle may be had by a round.
     pub(crate) fn put(
         &self,
         cx: &Cx,
@@ -225,6 +226,19 @@ impl Cache {
         from: &[UserSlice],
         is_stored: bool,
     ) -> Result<(usize, u64)> {
+        let (done, end) = self.put_once(cx, node, offset, from, is_stored)?;
+        let [one] = from else { return Ok((done, end)) };
+        if done == 0 || done >= one.len {
+            return Ok((done, end));
+        }
+        let rest = one.part(done, one.len - done);
+        match self.put_once(cx, node, offset.map(|offset| offset + done as u64), &[rest], is_stored) {
+            Ok((more, end)) => Ok((done + more, end)),
+            Err(_) => Ok((done, end)),
+        }
+    }
+
+    fn put_once(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice], is_stored: bool) -> Result<(usize, u64)> {
         let len = UserSlice::total(from) as u64;
         self.change(cx, &[], || {
             let start = match offset {
