@@ -195,7 +195,14 @@ pub fn directfs(words: &[&str], args: &[OsString]) -> Result<u8, String> {
     }
     let all = std::iter::once(OsString::from("bypath bench directfs")).chain(args.iter().cloned());
     match <Options as clap::Parser>::try_parse_from(all) {
-        Ok(options) => run(words, &options)?.deliver(&options.output).map(|()| 0),
+        Ok(mut options) => {
+            let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
+            options.traces = options.traces.map(|traces| here.join(traces));
+            let report = run(words, &options)?;
+            // Calls of the kernel's ways were made in directories of their own.
+            std::env::set_current_dir(&here).map_err(|e| format!("{}: {e}", here.display()))?;
+            report.deliver(&options.output).map(|()| 0)
+        }
         Err(error) => {
             let _ = error.print();
             Ok(error.exit_code() as u8)
