@@ -68,14 +68,15 @@ pub fn text(path: &[u8]) -> OsString {
     OsString::from_vec(path.to_vec())
 }
 
-/// Names those who are in the directory already, but for ourselves, who has started us, and whom we have: they go on to see
-/// what is below.
+/// Names those who are in the directory already, but for this program, here and of other sessions, who has started us, and
+/// whom we have: they go on to see what is below.
 pub fn say_who_is_inside(place: &Path, shown: &str) {
     let around = ancestors();
     let mut inside: Vec<String> = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if !around.contains(&pid) && !around.starts_with(&[parent(pid)]) && is_inside(&entry.path(), place) {
+        let is_about_us = || around.contains(&pid) || around.starts_with(&[parent(pid)]) || runs_this(&entry.path());
+        if is_inside(&entry.path(), place) && !is_about_us() {
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             inside.push(format!("{} ({pid})", name.trim_end()));
         }
@@ -97,6 +98,13 @@ fn is_inside(process: &Path, place: &Path) -> bool {
     let leads = |link: PathBuf| std::fs::read_link(link).is_ok_and(|to| to.starts_with(place));
     let fds = || std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     leads(process.join("cwd")) || fds().any(|fd| leads(fd.path()))
+}
+
+/// Whether a process executes this program: a server, or who goes on for a session that has ended.
+fn runs_this(process: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let theirs = file(&process.join("exe"));
+    theirs.is_some() && theirs == file(Path::new("/proc/self/exe"))
 }
 
 /// This process, and those that have started it.
