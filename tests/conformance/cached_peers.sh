@@ -12,7 +12,11 @@ run() { # OPTIONS COMMAND…
     shift
     timeout 100 "$bypath" run --no-fuse --mount "host:$low:$at,cache=$image:${SIZE:-64M}$options" -- "$@"
 }
-new() { rm -rf low c.img* && mkdir low; }
+# What ends a session may go on for a moment.
+new() {
+    for _ in $(seq 100); do pgrep -f -- "$image" >/dev/null || break; sleep 0.1; done
+    rm -rf low c.img* && mkdir low
+}
 # until COMMAND…: 30 seconds at most, in the session.
 until_it() { for _ in $(seq 1500); do "$@" 2>/dev/null && return; sleep 0.02; done; return 1; }
 export -f until_it
@@ -79,6 +83,6 @@ run '' bash -c 'cd "$at"; (for i in $(seq 200); do echo a$i >>log; done) & (for 
 python3 -c "
 import os
 a = os.open(\"cut\", os.O_RDWR | os.O_CREAT | os.O_APPEND); os.write(a, b\"x\" * 10000); os.ftruncate(a, 5); os.write(a, b\"end\"); os.pwrite(a, b\"!\", 0); os.fsync(a)
-print(os.path.getsize(\"cut\"), open(\"cut\").read())"' >got 2>err
+print(os.path.getsize(\"cut\"), open(\"cut\").read())"' >got 2>err || fail "sshfs: $(cat err)"
 same 'sshfs' "$(cat got low/cut; sort low/log | uniq | wc -l)" "$(printf '401\n9 xxxxxend!\nxxxxxend!401')"
 exit $failed
