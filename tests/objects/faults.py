@@ -1,31 +1,20 @@
 """A store that fails: each call says so, no later than the time-out of 2 s and some."""
 import errno
+import functools
 import os
 import sys
 import time
 import urllib.request
 
+import common
+
 mount, place, url = sys.argv[1:]
-
-
-def fault(how):
-    path = os.path.join(place, "fault")
-    if how:
-        with open(path + ".new", "w") as file:
-            file.write(how)
-        os.rename(path + ".new", path)
-    elif os.path.exists(path):
-        os.remove(path)
+fault = functools.partial(common.fault, place)
 
 
 def fails(number, call, *arguments):
     begun = time.monotonic()
-    try:
-        call(*arguments)
-    except OSError as error:
-        assert error.errno == number, error
-    else:
-        raise AssertionError(f"{call} said nothing")
+    common.fails(number, call, *arguments)
     # Three times the time-out: a call may take more than one request.
     assert time.monotonic() - begun < 30
 

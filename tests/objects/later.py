@@ -1,22 +1,16 @@
 """close=later, against server.py: what is in the store when, at what cost, and what is told of failures."""
 import errno
+import functools
 import os
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 
+import common
+
 mount, place, url = sys.argv[1:]
-
-
-def fault(how):
-    path = os.path.join(place, "fault")
-    if how:
-        with open(path + ".new", "w") as file:
-            file.write(how)
-        os.rename(path + ".new", path)
-    elif os.path.exists(path):
-        os.remove(path)
+fault = functools.partial(common.fault, place)
 
 
 def stored(name):

@@ -8,6 +8,8 @@ import random
 import sqlite3
 import sys
 
+from common import fails
+
 place = sys.argv[1]
 os.mkdir(place)
 path, draw, model = os.path.join(place, "file"), random.Random(5), bytearray(300_000)
@@ -21,15 +23,6 @@ with open(path, "w+b") as file:
         mapping.flush()
 with open(path, "rb") as file:
     assert file.read() == bytes(model)
-
-
-def fails(number, call, *arguments):
-    try:
-        call(*arguments)
-    except OSError as error:
-        assert error.errno == number, error
-        return
-    raise AssertionError(f"{call} said nothing")
 
 
 fails(errno.EPERM, os.link, path, path + ".link")

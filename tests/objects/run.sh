@@ -4,6 +4,7 @@
 #
 #   BYPATH=target/release/bypath run.sh [NAME…]
 set -u
+export PYTHONDONTWRITEBYTECODE=1
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 tests=$(dirname "$here")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from common import fails
+
 bypath, store = sys.argv[1:]
 other = subprocess.Popen(
     [bypath, "run", "--no-fuse", "--mount", f"s3:{store}:/other", "--", sys.executable, "-c", """
@@ -41,15 +43,6 @@ def ask(how, name, text=""):
     other.stdin.write(f"{how} {name} {text}\n")
     other.stdin.flush()
     return other.stdout.readline().rstrip("\n")
-
-
-def fails(number, call, *arguments):
-    try:
-        call(*arguments)
-    except OSError as error:
-        assert error.errno == number, error
-        return
-    raise AssertionError("nothing was said")
 
 
 os.mkdir("/s3/two")
