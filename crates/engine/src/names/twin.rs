@@ -42,9 +42,9 @@ impl Fs {
         match far {
             Some((dir, name)) => {
                 fetch(inode);
-                if let Ok((bucket, _)) = self.home(self.hash(node_offset(dir.id), name)) {
-                    self.image.bring(self.image.offset_of(bucket));
-                }
+                // Where it is by what is known: to ask the bucket would be to wait for it.
+                let home = self.known_home(self.hash(node_offset(dir.id), name));
+                self.image.bring(self.image.offset_of(home));
             }
             None => {
                 if let Some(cachelet) = self.cachelet((inode.cachelet.load(Relaxed) as u32).wrapping_sub(1)) {
@@ -85,7 +85,7 @@ impl Fs {
             Some(attr) => (attr, None),
             None => {
                 let cachelet = self.lock_node(&mut tx, cx, wanted.source).map_err(gone)?;
-                let attr = self.attr(cx, wanted.source)?;
+                let attr = self.attr_of(cx, wanted.source, cachelet)?;
                 self.is_here((cachelet, wanted.source), 0, attr.size)?;
                 (attr, Some(cachelet))
             }

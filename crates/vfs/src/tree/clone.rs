@@ -39,6 +39,8 @@ struct Clone<'t, 'a> {
     /// Files with several names, and their twins.
     linked: BTreeMap<u64, Node>,
     levels: Vec<Level>,
+    /// Names of directories that have been done, whose room others take.
+    spare: Vec<Names>,
     path: Vec<u8>,
     /// It is a snapshot: each node is frozen when it is whole.
     freezes: bool,
@@ -76,8 +78,8 @@ impl Trees<'_> {
             trees.backend.twin(trees.cx, (source, kind), dir, aside, mode).map(|twin| (twin.node, twin))
         };
         let (aside, twin) = self.make_aside(dir, make)?;
-        let (linked, levels, path) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut clone = Clone { trees: self, tally: Tally::default(), linked, levels, path, freezes };
+        let (linked, levels, spare, path) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut clone = Clone { trees: self, tally: Tally::default(), linked, levels, spare, path, freezes };
         let result = clone.all((source, kind), &twin).map_err(|error| Failed { error, path: clone.path });
         let tally = clone.tally;
         let result =
@@ -99,12 +101,16 @@ impl Trees<'_> {
     }
 }
 
-/// Has what the next names' twins take brought near.
-fn expect(backend: &dyn Backend, names: &Names, to: Node) {
-    if let Some((name, far)) = names.ahead(AHEAD.0).filter(|(_, far)| far.id != 0) {
+/// Has what the twin of the name after so many others takes brought near.
+fn expect_far(backend: &dyn Backend, names: &Names, others: usize, to: Node) {
+    if let Some((name, far)) = names.ahead(others).filter(|(_, far)| far.id != 0) {
         backend.expect_twin(far.id, Some((to, name)));
     }
-    if let Some((_, near)) = names.ahead(AHEAD.1).filter(|(_, near)| near.id != 0 && near.kind == Kind::Regular) {
+}
+
+/// The same, once what leads to it has been.
+fn expect_near(backend: &dyn Backend, names: &Names, others: usize) {
+    if let Some((_, near)) = names.ahead(others).filter(|(_, near)| near.id != 0 && near.kind == Kind::Regular) {
         backend.expect_twin(near.id, None);
     }
 }
@@ -133,7 +139,8 @@ impl Clone<'_, '_> {
             }
             self.path.extend_from_slice(name);
             let first = self.path.len() - name.len();
-            expect(self.trees.backend, &level.names, to);
+            expect_far(self.trees.backend, &level.names, AHEAD.0, to);
+            expect_near(self.trees.backend, &level.names, AHEAD.1);
             if !self.entry((from, listed), to, first)? {
                 self.path.truncate(before);
             }
@@ -201,14 +208,18 @@ impl Clone<'_, '_> {
     }
 
     fn enter(&mut self, source: Node, twin: Twin, name_len: usize) -> Result<()> {
-        let names = self.trees.names(source)?;
+        let mut names = self.spare.pop().unwrap_or_default();
+        names.read(self.trees.backend, self.trees.cx, source)?;
+        (0..=AHEAD.0).for_each(|others| expect_far(self.trees.backend, &names, others, twin.node));
+        (0..=AHEAD.1).for_each(|others| expect_near(self.trees.backend, &names, others));
         self.levels.push(Level { source, twin, name_len, names, is_touched: false });
         Ok(())
     }
 
     /// All of a directory is there: it gets what it could not have while it was filled.
     fn leave(&mut self) -> Result<()> {
-        let Some(level) = self.levels.pop() else { return Ok(()) };
+        let Some(mut level) = self.levels.pop() else { return Ok(()) };
+        self.spare.push(core::mem::take(&mut level.names));
         let twin = &level.twin;
         let is_top = self.levels.is_empty();
         if twin.has_more {
