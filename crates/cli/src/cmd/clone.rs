@@ -182,7 +182,8 @@ fn refused(source: &Place, target: &Place, failed: &Failed) -> Failure {
     }
 }
 
-fn failure(place: &Place, failed: &Failed) -> Failure {
+/// What could not be done with a tree, at the path in it.
+pub fn failure(place: &Place, failed: &Failed) -> Failure {
     if failed.error.errno() == Errno::EINTR {
         return Failure::new(format!("{place}: stopped; nothing has changed")).code(130);
     }
