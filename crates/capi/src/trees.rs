@@ -53,7 +53,9 @@ pub unsafe extern "C" fn bp_drop(ns: *const Namespace, path: *const c_char) -> c
     // SAFETY: the caller's promise.
     unsafe {
         call(ns, |process, thread| {
-            process.with_name(thread, path as usize, |cx, named| in_trees(cx, named.backend, |trees| trees.remove(named.dir, named.name)))
+            process.with_name(thread, path as usize, |cx, named| {
+                in_trees(cx, named.backend, |trees| trees.remove(named.dir, named.name))
+            })
         }) as c_int
     }
 }
