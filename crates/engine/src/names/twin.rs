@@ -14,7 +14,7 @@ use crate::lane::record::Set;
 use crate::segment::Cachelet;
 use base::{Attr, Cx, Error, Kind, Node, PATH_MAX, R, Result, Twin};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use format::inode::{node_offset, pack_links};
+use format::inode::{node_offset, pack_links, unpack_links};
 use format::{Inode, LINE, inode, lane};
 use pm::fetch::fetch;
 use pm::{Errno, UserSlice};
@@ -52,6 +52,12 @@ impl Fs {
                 }
             }
         }
+    }
+
+    /// Whether a node that is no directory has several names, or may have. As its inode says, now.
+    #[inline]
+    pub fn has_several_names(&self, id: u64) -> bool {
+        self.inode(node_offset(id)).map_or(true, |inode| unpack_links(inode.links.load(Relaxed)).0 > 1)
     }
 
     /// Makes a node called `name` in `dir` as `source` of this type is. See `vfs::Backend::twin`.

@@ -6,6 +6,7 @@
 pub mod aside;
 pub mod clone;
 pub mod compare;
+pub mod crew;
 pub mod remove;
 pub mod usage;
 
