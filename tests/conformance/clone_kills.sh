@@ -1,7 +1,7 @@
 #!/bin/bash
 # own
 # needs: python3
-# seconds: 60
+# seconds: 900
 # Whoever is killed while a tree is cloned, or while what clones share is broken apart: the clone is there as a whole or not at
 # all, no byte of a sibling changes, what is left aside goes with the next clone, and the image checks clean. KILLS=1000 for many
 # (SECONDS_MAX=600 for the time that takes).
