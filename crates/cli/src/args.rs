@@ -332,8 +332,9 @@ pub enum Verb {
     },
     /// Show size, use, promises and users of an image
     Info {
-        /// The image
-        image: PathBuf,
+        /// The image; IMG:/PATH, or a path where it is mounted: what the files there take
+        #[arg(value_name = "IMG[:/PATH]")]
+        image: OsString,
         /// As JSON
         #[arg(long)]
         json: bool,
