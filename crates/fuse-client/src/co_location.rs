@@ -98,7 +98,7 @@ impl CoLocation {
 /// Waits for `done` as a client whose daemon goes to another processor.
 #[cold]
 pub fn stay_awake<T>(done: impl FnMut() -> Option<T>) -> Option<T> {
-    spin_for(AWAKE_NS, done, clock::monotonic)
+    spin_for(AWAKE_NS, done, clock::monotonic).0
 }
 
 #[cfg(test)]
