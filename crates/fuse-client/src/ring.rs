@@ -187,7 +187,9 @@ struct Slot {
     incarnation: AtomicU32,
     /// The client yields before it sleeps, and so may the daemon: where ([`CoLocation::place`]).
     yields: AtomicU32,
-    reserved2: [AtomicU32; 7],
+    /// Where the client is who sleeps, as far as he knows.
+    slept_at: AtomicU32,
+    reserved2: [AtomicU32; 6],
 
     /// Which request was answered, and how long the answer is ([`answered`]): a hint for who spins, written
     /// last, when `state` says so too.

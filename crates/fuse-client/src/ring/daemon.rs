@@ -183,7 +183,7 @@ impl Ring {
         }
         // Not before: who sees it frees the slot without a look at its state.
         slot.answered.store(answered(unique, len), Release);
-        let sleeps = slot.sleeps.load(SeqCst) != 0;
+        let (sleeps, slept_at) = (slot.sleeps.load(SeqCst) != 0, slot.slept_at.load(Relaxed));
         let met_at = if sleeps { NOWHERE } else { place };
         if self.met_at.load(Relaxed) != met_at {
             self.met_at.store(met_at, Relaxed);
@@ -193,6 +193,7 @@ impl Ring {
         }
         if sleeps {
             file::wake_one(&slot.state);
+            self.co_location.woke(slept_at);
         }
         copied.map(|()| total)
     }
