@@ -113,7 +113,7 @@ pub enum Verb {
         /// Where to: IMG:/path; parents are made, existing files replaced
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
-        /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel: found out)
+        /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel, squashfs: found out)
         #[arg(long)]
         unpack: bool,
         /// Also if another machine uses the image, or did when it crashed: you know that it does not any more

@@ -269,3 +269,36 @@ fn doctor() {
     assert_eq!(code, Some(0));
     assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_array(), "{text}");
 }
+
+/// Goal: what is in a squashfs image comes, however it is compressed; what is none, or damaged, is refused. Method: one of
+/// each compression by mksquashfs, where it is installed.
+#[test]
+fn squashfs() {
+    let scratch = Scratch::new("squashfs");
+    let tree = scratch.path("tree");
+    std::fs::create_dir_all(format!("{tree}/below")).unwrap();
+    let text: Vec<u8> = (0..600_000u32).flat_map(|number| number.to_le_bytes()).collect();
+    std::fs::write(format!("{tree}/below/large"), &text).unwrap();
+    std::fs::write(format!("{tree}/small"), "contents").unwrap();
+    std::os::unix::fs::symlink("below/large", format!("{tree}/link")).unwrap();
+    for compression in ["gzip", "xz", "zstd"] {
+        let squashfs = scratch.path(compression);
+        let made = Command::new("mksquashfs").args([&tree, &squashfs, "-comp", compression, "-no-progress", "-quiet"]).output();
+        let Ok(made) = made else {
+            println!("skip squashfs: mksquashfs is not installed: NOT tested");
+            return;
+        };
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let target = format!("/{compression}");
+        scratch.good(&["import", "-q", "--unpack", &squashfs, &scratch.place(&target)], b"");
+        assert!(scratch.cat(&format!("{target}/below/large")) == text, "{compression}");
+        assert_eq!(scratch.cat(&format!("{target}/small")), b"contents");
+        assert_eq!(scratch.cat(&format!("{target}/link")), text);
+        let bytes = std::fs::read(&squashfs).unwrap();
+        scratch.good(&["import", "-q", "-", &scratch.place(&format!("{target}-stream"))], &bytes);
+        assert_eq!(scratch.cat(&format!("{target}-stream/small")), b"contents");
+        let cut = scratch.path("cut");
+        std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+        scratch.refused(&["import", "-q", "--unpack", &cut, &scratch.place("/cut")], b"", "squashfs");
+    }
+}
