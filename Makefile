@@ -80,7 +80,7 @@ dist-try:
 	packaging/try $(PACKAGES) target/tools/bullseye
 # What `make dist` made, as a newcomer uses it in bare trees of Debian 12 and 13: minutes, and gigabytes the first time.
 newcomer:
-	tests/newcomer/run.sh $(PACKAGES) target/tools/newcomer $(SUITES)
+	tests/newcomer/run.sh $(PACKAGES) target/tools/newcomer $(DEBIANS)
 # The same without the minutes that optimising takes, and those of bypath-objects, in CI.
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \

@@ -315,6 +315,24 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Let an image that nobody uses grow larger, or less, than it was made for: by copying it
+    #[command(after_help = RESIZE_HELP)]
+    Resize {
+        /// The image
+        image: PathBuf,
+        /// How large it may grow (16M to 16T)
+        #[arg(value_parser = size::parse_image)]
+        size: u64,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long)]
+        force: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Say nothing but errors
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Make an image of the format version before one of today's, in place; nobody may use it meanwhile
     Upgrade {
         /// The image
@@ -492,6 +510,13 @@ Examples:
 
 There is no way back. Directories of the caller's that may not be written to are no obstacle. What no other file shares is
 free again when it returns.";
+
+const RESIZE_HELP: &str = "\
+Examples:
+  bypath resize work.img 20G
+
+A new image is made beside the old one (work.img.resize), which needs room for both, and takes its name when it is whole; stopped or
+killed before, the old one is as it was. Kept: everything but inode numbers and the times of birth and change.";
 
 const PACK_HELP: &str = "\
 Examples:
