@@ -101,6 +101,8 @@ pub enum How {
     Journal,
     /// A daemon: its numbers are not believed.
     Daemon,
+    /// A directory of a machine that the image outlives: on DAX, or by a battery.
+    Outlived,
 }
 
 /// The tree that each run begins with.
@@ -198,7 +200,10 @@ impl Bench {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options = engine::process::Options::default();
+        let domain = (how == How::Outlived).then_some(pm::Domain::Whole);
+        // Many come one after the other in one process, which keeps them all.
+        let cachelets = domain.map(|_| 1024);
+        let options = engine::process::Options { domain, cachelets, ..Default::default() };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         let mut by = None;
         let origin = match how {
