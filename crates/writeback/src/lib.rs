@@ -39,7 +39,7 @@ mod status;
 pub use conflict::Conflict;
 pub use journal::Journal;
 pub use marker::Marker;
-pub use status::{Status, removed};
+pub use status::{Status, Waiting, removed};
 
 use base::{Cred, Cx, Thread};
 use below::Below;

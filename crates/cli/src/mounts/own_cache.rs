@@ -42,7 +42,7 @@ impl Drop for OwnCache {
     fn drop(&mut self) {
         // Who wrote back has said so, and how it is brought to its end.
         let is_made = self.path.exists();
-        if !is_made || figures(&self.path).is_some_and(|left| left.names + left.files == 0) {
+        if !is_made || figures(&self.path).is_some_and(|left| left.dirty_names + left.dirty_files == 0) {
             let _ = std::fs::remove_file(&self.path);
             self.path.pop();
             let _ = std::fs::remove_dir(&self.path);
