@@ -192,7 +192,9 @@ impl Plan {
             plan.read_round(cache, cx, (*round, index > 0), &mut unsure)?;
         }
         for (spot, made, was_touched) in unsure {
-            if let (Some(file), false) = (plan.ids.get(&made), was_touched) {
+            let Some(file) = plan.ids.get(&made).copied() else { continue };
+            plan.was.entry(file).or_default().push(spot.clone());
+            if !was_touched {
                 plan.led.entry(spot).or_insert(file.1);
             }
         }

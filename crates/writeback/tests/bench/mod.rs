@@ -331,15 +331,16 @@ impl Bench {
         self.writer.lock().unwrap().round_with(false, &mut hook).is_err()
     }
 
-    /// A round in the middle of which, before step `at`, somebody else does something; whether it came so far.
-    pub fn meanwhile(&self, run: usize, at: usize, op: Op) -> bool {
+    /// A round in the middle of which, before step `at`, somebody else does something, and which is cut off so many steps
+    /// later; whether it came so far.
+    pub fn meanwhile(&self, run: usize, at: usize, ops: &[Op], cut_after: usize) -> bool {
         std::thread::scope(|scope| {
             let (mut step, mut begun) = (0, false);
             let mut hook = |_: &str| {
                 step += 1;
                 if step == at {
                     begun = true;
-                    let other = scope.spawn(|| self.both(run, op));
+                    let other = scope.spawn(|| ops.iter().for_each(|op| self.both(run, *op)));
                     // One that waits for a round is done after this one.
                     for _ in 0..20 {
                         if !other.is_finished() {
@@ -347,7 +348,7 @@ impl Bench {
                         }
                     }
                 }
-                Ok(())
+                if step > at.saturating_add(cut_after) { Err(CUT) } else { Ok(()) }
             };
             let _ = self.writer.lock().unwrap().round_with(false, &mut hook);
             begun
