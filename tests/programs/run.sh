@@ -3,7 +3,7 @@
 # a fresh directory of tmpfs and in a fresh image under `bypath run`. Exit code,
 # output, and what is left behind must be the same; the image must check clean.
 #
-#   run.sh [NAME…]              (names of scripts, without .sh; default: all)
+#   run.sh [NAME…]              (names of scripts, without .sh; default: all but those "by name")
 #   BYPATH=target/release/bypath   KEEP=1 leaves the work directory
 #   WAY=run (default): `bypath run --no-fuse`, the short way alone
 #   WAY=both: `bypath run` at a directory, so that there is one beside the short way
@@ -16,6 +16,7 @@
 #   # needs: PROGRAM|PATTERN…   left out, loudly, where one is missing
 #   # way: kernel               not for WAY=run (static programs, io_uring)
 #   # way: mount                only for WAY=mount
+#   # by name: REASON           run only when named
 #   # root: yes                 left out, loudly, for others
 #   # as: NUMBER                where root runs this: as that user, whose image and directories they are then
 #   # ignore: REGEX             paths whose contents hold times or inode numbers
@@ -146,7 +147,7 @@ one() { # NAME
 }
 
 if [ $# -eq 0 ]; then
-    set -- $(cd "$here" && ls -- *.sh | sed 's/\.sh$//' | grep -vx run)
+    set -- $(cd "$here" && grep -L '^# by name:' -- *.sh | sed 's/\.sh$//' | grep -vx run)
 fi
 for name; do
     what=

@@ -77,7 +77,7 @@ impl Fs {
         free: bool,
     ) -> Result<(u64, &'a AtomicU64, &'a Cachelet, Seen<'a>)> {
         let seen = self.see(cx, node).map_err(super::gone)?;
-        self.may_change(node)?;
+        self.may_change(node).map_err(super::gone)?;
         may_link(cx, &seen)?;
         if !free {
             return Err(Errno::EACCES.into());

@@ -309,6 +309,14 @@ impl Process {
         })
     }
 
+    /// Where a call with an offset of its own begins, in the kernel's order: whose file it is, then what cannot be.
+    fn offset_of(&self, args: [usize; 6]) -> Result<At, Outcome> {
+        if !self.descriptors.is_ours(args[0] as u32 as usize) {
+            return Err(Outcome::Kernel);
+        }
+        if (args[3] as i64) < 0 { Err(fail(Errno::EINVAL)) } else { Ok(At::Offset(args[3] as u64)) }
+    }
+
     /// `pread64(fd, buffer, len, offset)`.
     #[inline]
     pub unsafe fn pread64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
@@ -326,16 +334,14 @@ impl Process {
     /// As for [`Process::handle`].
     #[inline(never)]
     pub unsafe fn pread_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        if !self.descriptors.is_ours(args[0] as u32 as usize) {
-            return Outcome::Kernel;
-        }
-        if (args[3] as i64) < 0 {
-            return fail(Errno::EINVAL);
-        }
+        let at = match self.offset_of(args) {
+            Ok(at) => at,
+            Err(outcome) => return outcome,
+        };
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(self, cx, &file, At::Offset(args[3] as u64), &b))
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(self, cx, &file, at, &b))
         })
     }
 
@@ -356,17 +362,14 @@ impl Process {
     /// As for [`Process::handle`].
     #[inline(never)]
     pub unsafe fn pwrite_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        if !self.descriptors.is_ours(args[0] as u32 as usize) {
-            return Outcome::Kernel;
-        }
-        if (args[3] as i64) < 0 {
-            return fail(Errno::EINVAL);
-        }
+        let at = match self.offset_of(args) {
+            Ok(at) => at,
+            Err(outcome) => return outcome,
+        };
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(file.entry.writable(), buffer)
-                .and_then(|b| self.write_at(cx, &file, At::Offset(args[3] as u64), &b, false))
+            checked_first(file.entry.writable(), buffer).and_then(|b| self.write_at(cx, &file, at, &b, false))
         })
     }
 
