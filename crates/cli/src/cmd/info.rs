@@ -58,36 +58,17 @@ struct Info {
 struct Behind {
     /// What it is the cache of.
     of: String,
-    /// Names and files whose changes are not there yet, rounds and bytes written back, ever.
     #[serde(flatten)]
-    figures: Option<Figures>,
-}
-
-#[derive(Serialize)]
-struct Figures {
-    dirty_names: u64,
-    dirty_files: u64,
-    rounds: u64,
-    written_bytes: u64,
+    figures: Option<super::cache::Figures>,
 }
 
 impl Behind {
     fn of(of: String, image: &Path) -> Behind {
-        let figures = super::cache::figures(image).map(|status| Figures {
-            dirty_names: status.names,
-            dirty_files: status.files,
-            rounds: status.rounds,
-            written_bytes: status.written,
-        });
-        Behind { of, figures }
+        Behind { of, figures: super::cache::figures(image) }
     }
 
     fn shown(&self) -> String {
-        let figures = self.figures.as_ref().map_or_else(String::new, |figures| {
-            let Figures { dirty_names, dirty_files, rounds, written_bytes } = figures;
-            let written = size::show(*written_bytes);
-            format!("; {dirty_names} names and {dirty_files} files not there yet, {written} written back in {rounds} rounds")
-        });
+        let figures = self.figures.map_or_else(String::new, |figures| format!("; {}", figures.shown("there")));
         format!("cache of    {}{figures}\n", self.of)
     }
 }
