@@ -1,7 +1,7 @@
 #!/bin/bash
 # own
 # needs: bindfs diff
-# seconds: 60
+# seconds: 120
 # Before a daemon's cache (`fuse:…,cache=`) programs clone as in any image, by FICLONE and longer copies, and what is behind the
 # daemon gets copies: the same work in a plain directory leaves the same. `bypath clone`, which is none of the session's programs
 # with a daemon, says so and changes nothing.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # own
 # needs: python3
-# seconds: 60
+# seconds: 120
 # What a file or a tree takes: `bypath info IMG:/path` and `bypath stat` tell what is its own from what others have too, by an
 # image's path and by the path at which it is seen; a file with several names counts once, holes not at all.
 set -u
