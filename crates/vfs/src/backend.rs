@@ -311,6 +311,11 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         Err(Errno::EOPNOTSUPP.into())
     }
 
+    /// Whether the node with this number, which is no directory, may have several names.
+    fn has_several_names(&self, _id: u64) -> bool {
+        true
+    }
+
     /// The node with this number will soon be the source of a twin called `name` in `dir`; first said far ahead, then,
     /// without these, near. To be quick is all that it is for.
     fn expect_twin(&self, _id: u64, _far: Option<(Node, &[u8])>) {}
