@@ -483,14 +483,6 @@ pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: i64) {
     let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAIT, value, &raw const timeout) };
 }
 
-/// The same; whether a signal, to which the program has a handler, ended it.
-pub fn wait_or_signal(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: i64) -> bool {
-    let timeout = abi::__kernel_timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: timeout_ns % 1_000_000_000 };
-    // SAFETY: the word and the timespec are valid for the call, as in `wait`.
-    let woken = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAIT, value, &raw const timeout) };
-    woken == Err(Errno::EINTR)
-}
-
 /// Wakes all who sleep on a shared word.
 pub fn wake(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: the word is valid for the call.

@@ -283,10 +283,12 @@ impl Ring {
             let now = clock::monotonic();
             if !gone && now - begun <= self.timeout_ns(header) {
                 let nap_ns = if stage(state) == REQUEST { untaken_ns } else { NAP_NS };
-                if file::wait_or_signal(&slot.state, state, nap_ns) && may_interrupt {
+                // One that comes between the look and the sleep is seen after the nap.
+                if may_interrupt && pm::signal::is_put_off() {
                     may_interrupt = false;
                     self.interrupt(posted);
                 }
+                file::wait(&slot.state, state, nap_ns);
                 if stage(slot.state.load(SeqCst)) == REQUEST && untaken_ns < NAP_NS {
                     self.alarm(header);
                     untaken_ns *= 2;
