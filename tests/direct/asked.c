@@ -160,6 +160,24 @@ static void as_flock(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *fi, i
         take(req, fi->lock_owner, !(op & LOCK_NB));
 }
 
+// The value of "user.slow" is never known: who asks waits until the request is interrupted. That of "user.deaf" is, when it has been.
+static void as_getxattr(fuse_req_t req, fuse_ino_t id, const char *name, size_t size) {
+    (void)id, (void)size;
+    say("getxattr");
+    fuse_req_interrupt_func(req, interrupted, NULL);
+    pthread_mutex_lock(&mutex);
+    say("waits");
+    while (!fuse_req_interrupted(req))
+        pthread_cond_wait(&changed, &mutex);
+    say("interrupted");
+    pthread_mutex_unlock(&mutex);
+    fuse_req_interrupt_func(req, NULL, NULL);
+    if (strcmp(name, "user.deaf"))
+        fuse_reply_err(req, EINTR);
+    else
+        fuse_reply_buf(req, "value", 5);
+}
+
 static void as_init(void *data, struct fuse_conn_info *connection) {
     (void)data;
     connection->want |= connection->capable & (FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
@@ -167,7 +185,7 @@ static void as_init(void *data, struct fuse_conn_info *connection) {
 
 static const struct fuse_lowlevel_ops operations = {
     .init = as_init, .lookup = as_lookup, .getattr = as_getattr, .access = as_access, .open = as_open, .read = as_read,
-    .release = as_release, .flush = as_flush, .setlk = as_setlk, .flock = as_flock,
+    .getxattr = as_getxattr, .release = as_release, .flush = as_flush, .setlk = as_setlk, .flock = as_flock,
 };
 
 int main(int count, char **words) {

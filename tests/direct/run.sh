@@ -159,6 +159,31 @@ if os.getuid() == 0:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, _
         if _ == "open":
             os.close(file)' >m.out 2>&1 && pass || fail 'what it is asked' m.out
+    # A signal is told of, and what the daemon answers then is what counts: that it was broken off, or what was asked for.
+    name='asked (interrupted)'
+    session --mount "fuse:./asked asked.log -f @:/direct" -- python3 -c '
+import ctypes, errno, os, signal, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+for name, expected in (b"user.slow", (-1, errno.EINTR)), (b"user.deaf", (5, 0)):
+    before, came = open("asked.log").read().count("waits"), []
+    signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
+    child = os.fork()
+    if child == 0:
+        # A signal before the program sleeps in the call ends nothing: until one does.
+        parent = os.getppid()
+        while open("asked.log").read().count("waits") == before:
+            time.sleep(0.01)
+        while open("asked.log").read().count("interrupted") == before and os.getppid() == parent:
+            os.kill(parent, signal.SIGUSR1)
+            time.sleep(0.05)
+        os._exit(0)
+    value = ctypes.create_string_buffer(16)
+    ctypes.set_errno(0)
+    got = libc.getxattr(b"/direct/f", name, value, 16)
+    assert (got, ctypes.get_errno() if got < 0 else 0) == expected, (got, ctypes.get_errno())
+    os.waitpid(child, 0)
+    assert came' >m.out 2>&1 && pass || fail 'a signal' m.out
+    name=asked
 }
 
 # copied COMMAND: copy_file_range is the daemon's, and what was read before is not shown in its place.

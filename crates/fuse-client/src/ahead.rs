@@ -70,7 +70,7 @@ impl Place {
 
     fn get(&self) -> (Part, Posted) {
         let [key, handle, version, offset, asked, unique] = [0, 1, 2, 3, 4, 5].map(|at| self.words[at].load(Relaxed));
-        let posted = Posted { index: self.slot.load(Relaxed), unique, incarnation: (version >> 32) as u32 };
+        let posted = Posted { index: self.slot.load(Relaxed), unique, incarnation: (version >> 32) as u32, operation: READ_FILE };
         (Part { key, handle, version, offset, asked }, posted)
     }
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     const PART: Part = Part { key: 7, handle: 8, version: 9 << 32, offset: 65536, asked: 3 };
-    const POSTED: Posted = Posted { index: 5, unique: 6, incarnation: 9 };
+    const POSTED: Posted = Posted { index: 5, unique: 6, incarnation: 9, operation: READ_FILE };
 
     /// Goal: what was asked for is had once, by who knows it; there are so many and no more; a parent's are not its child's.
     #[test]

@@ -31,6 +31,7 @@ mod tests;
 
 use super::adaptive_spin::AdaptiveSpin;
 use super::co_location::{self, CoLocation, NOWHERE};
+use super::protocol::{FLUSH, FORGET, INIT, INTERRUPT, RELEASE, RELEASEDIR};
 use super::yielding::Yielding;
 use base::{Cx, Errno};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -278,6 +279,15 @@ pub struct Posted {
     pub unique: u64,
     /// The daemon's incarnation for which it is meant.
     pub incarnation: u32,
+    /// `FUSE_*`.
+    pub operation: u32,
+}
+
+impl Posted {
+    /// Whether a signal may break it off: not what gives something up, as in the kernel.
+    fn may_be_interrupted(&self) -> bool {
+        !matches!(self.operation, INIT | FLUSH | RELEASE | RELEASEDIR | FORGET)
+    }
 }
 
 impl Ring {

@@ -43,6 +43,7 @@ pub mod processor;
 #[cfg(feature = "sim")]
 pub mod record;
 pub mod region;
+pub mod signal;
 pub mod stat;
 pub mod steps;
 pub mod sys;

@@ -1,6 +1,8 @@
 //! The client's side: a request goes out, its reply is waited for.
 
 use super::*;
+use crate::protocol::NOTHING;
+use base::{Cred, Thread};
 
 impl Ring {
     /// Incarnation of the daemon in which its node ids and handles hold.
@@ -56,7 +58,7 @@ impl Ring {
     pub fn withdraw(&self, posted: &Posted) {
         let (Ok(header), Ok(slot), Ok(())) = (self.header(), self.slot(posted.index), self.must_be_ours(posted)) else { return };
         self.not_posted(header, posted.index);
-        if !slot.step(REQUEST, ABANDONED) && self.wait(slot, posted.unique, posted.incarnation).is_ok() {
+        if !slot.step(REQUEST, ABANDONED) && self.wait(slot, posted).is_ok() {
             slot.state.store(FREE, Release);
         }
     }
@@ -72,7 +74,7 @@ impl Ring {
     /// Waits for the reply.
     fn finish(&self, posted: &Posted, into: UserSlice) -> Result<usize, Errno> {
         let slot = self.slot(posted.index)?;
-        let len = self.wait(slot, posted.unique, posted.incarnation)?;
+        let len = self.wait(slot, posted)?;
         let result = self.take_reply(posted.index, len, into);
         slot.state.store(FREE, Release);
         result
@@ -146,7 +148,7 @@ impl Ring {
         slot.state.store(word(own_owner(), REQUEST), Release);
         header.pending.fetch_or(1 << index, SeqCst);
         self.notify(header);
-        Ok(Posted { index, unique, incarnation: request.incarnation })
+        Ok(Posted { index, unique, incarnation: request.incarnation, operation: request.operation })
     }
 
     /// A daemon that is being started (again) is waited for.
@@ -243,8 +245,9 @@ impl Ring {
     }
 
     /// Waits for the reply; its length. On failure the slot is given up.
-    fn wait(&self, slot: &Slot, unique: u64, incarnation: u32) -> Result<usize, Errno> {
+    fn wait(&self, slot: &Slot, posted: &Posted) -> Result<usize, Errno> {
         let header = self.header()?;
+        let &Posted { unique, incarnation, .. } = posted;
         let replied = || {
             let said = slot.answered.load(Acquire);
             let len = said as u32 as usize;
@@ -266,6 +269,7 @@ impl Ring {
         let begun = clock::monotonic();
         slot.slept_at.store(co_location::here(), Relaxed);
         let mut untaken_ns = UNTAKEN_NS;
+        let mut may_interrupt = posted.may_be_interrupted();
         loop {
             slot.sleeps.store(1, SeqCst);
             let state = slot.state.load(SeqCst);
@@ -279,6 +283,11 @@ impl Ring {
             let now = clock::monotonic();
             if !gone && now - begun <= self.timeout_ns(header) {
                 let nap_ns = if stage(state) == REQUEST { untaken_ns } else { NAP_NS };
+                // One that comes between the look and the sleep is seen after the nap.
+                if may_interrupt && pm::signal::is_put_off() {
+                    may_interrupt = false;
+                    self.interrupt(posted);
+                }
                 file::wait(&slot.state, state, nap_ns);
                 if stage(slot.state.load(SeqCst)) == REQUEST && untaken_ns < NAP_NS {
                     self.alarm(header);
@@ -292,6 +301,18 @@ impl Ring {
             let errno = if gone || now - begun <= self.timeout_ns(header) { Errno::ENOTCONN } else { Errno::ETIMEDOUT };
             return self.give_up(header, slot, incarnation, errno);
         }
+    }
+
+    /// Tells the daemon that a signal has come to whoever waits for an answer, which is waited for all the same: it may have none
+    /// but `EINTR` then. Once, as the kernel does.
+    #[cold]
+    fn interrupt(&self, posted: &Posted) {
+        let (thread, unique) = (Thread::new(), posted.unique.to_ne_bytes());
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let (incarnation, parts) = (posted.incarnation, [&unique[..], b"", b""]);
+        let request = Request { operation: INTERRUPT, node: 0, incarnation, parts, data: NOTHING };
+        // One that can't be told does what it was asked for.
+        let _ = self.send(&cx, &request);
     }
 
     /// Leaves a request to itself. It may have been answered meanwhile.

@@ -76,6 +76,7 @@ pub fn start(tls: &Tls) -> bool {
         stdio::table::prepare();
         program::settle();
         signals::start(tls::get());
+        pm::signal::on_look(|| tls::get().pending.get() != 0);
     }
     active
 }
