@@ -11,7 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
@@ -176,6 +176,11 @@ system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
 	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
+# Power failures below a cached directory whose image is kept: FS is ext4, xfs or btrfs. One process keeps all that it has mapped.
+cache-power:
+	@for seed in $$(seq 1 100 $(or $(KILLS),500)); do \
+	    $(STEP) "power failures below a cached directory, from $$seed on" env BYPATH_CASES=100 BYPATH_SEED=$$seed BYPATH_POWER_FS=$(or $(FS),ext4) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test power -- --nocapture || exit 1; \
+	done
 # A portion of `make stops`.
 system-stops:
 	$(STEP) 'processes stopped at random' $(TESTKIT) stops --stops 200

@@ -2,7 +2,7 @@
 # own
 # seconds: 60
 # What a cache holds that the directory has not got is shown by `mounts` and `info` (text and --json), and gone when it is
-# written back. An image that is a cache is mounted, changed and opened by nothing that would take it for one with files of
+# written back; so are names and bytes that have come from below, and for how long what was changed has waited. An image that is a cache is mounted, changed and opened by nothing that would take it for one with files of
 # its own: `bypath mount`, `import`.
 . "$(dirname "$0")/own.sh"
 mkdir low m
@@ -24,4 +24,24 @@ if [ -c /dev/fuse ]; then
 fi
 "$bypath" import low c.img:/new 2>err && fail 'a cache was imported into'
 same 'import' "$(grep -c 'it is a cache' err)" 1
+
+# What has come from below, and what waits to go there: there is no room for it, so it waits until there is.
+mkdir wide && mount -t tmpfs -o size=1M wide wide && mkdir wide/low && for i in $(seq 40); do head -c 1000 /dev/zero >wide/low/f$i; done
+figure() { python3 -c 'import json, sys; c = json.load(open(sys.argv[1]))[0]; print(*(c[key] for key in sys.argv[2:]))' "$@"; }
+cat >session.sh <<S
+cat m/f* >/dev/null; "$bypath" mounts --json >cold
+cat m/f* >/dev/null; "$bypath" mounts --json >warm
+head -c 3000000 /dev/zero >m/new; "$bypath" mounts --json >dirty
+"$bypath" stats --prometheus >prometheus; "$bypath" cache status --json w.img >status
+mount -o remount,size=8M wide
+S
+timeout 40 "$bypath" run --no-fuse --mount "host:$work/wide/low:$work/m,cache=$work/w.img:64M,sync=image" -- bash session.sh 2>err || fail "figures: $(cat err)"
+same 'fetched' "$(figure cold fetched_names fetched_bytes dirty_bytes lag_ms)" '40 40000 0 0'
+same 'warm' "$(figure warm fetches fetched_names fetched_bytes)" "$(figure cold fetches fetched_names fetched_bytes)"
+same 'calls' "$(($(figure warm calls) > $(figure cold calls)))" 1
+same 'waiting' "$(figure dirty dirty_names dirty_files dirty_bytes) $(($(figure dirty lag_ms) > 0))" '1 1 3000000 1'
+same 'Prometheus' "$(grep -c '^bypath_cache_\(fetched_bytes_total\|fetches_total\|dirty_bytes\|lag_milliseconds\){' prometheus)" 4
+same 'status' "$(python3 -c 'import json; c = json.load(open("status")); print(c["bytes"], c["lag_ms"] > 0)')" '3000000 True'
+same 'written' "$("$bypath" cache status --json w.img | python3 -c 'import json, sys; c = json.load(sys.stdin); print(c["bytes"], c["lag_ms"], c["written"] >= 3000000)')" '0 0 True'
+umount wide
 exit $failed

@@ -3,7 +3,7 @@
 use crate::lower::{Original, Target};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::{Change, Stamp};
+use engine::lower::{Change, Fetched, Stamp};
 
 /// How often somebody else may be making or removing the same name.
 const ATTEMPTS: u32 = 100;
@@ -30,6 +30,7 @@ impl Cache {
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let before = self.names_lead()?;
         let path = self.path(dir, name)?;
+        self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
         let (handle, original) = self.lower.at(cx, &path)?;
         let target = Target::of(cx, &handle, &original)?;
         self.names_led(before)?;
@@ -45,8 +46,11 @@ impl Cache {
                 Some(node) => self.name_again(cx, node, dir, name, original),
                 None => fs.create_whole(cx, dir, name, &original.whole(target)),
             };
-            if made.is_ok() && original.attr.kind == Kind::Directory {
-                fs.count_brought();
+            if made.is_ok() {
+                fs.count_fetched(Fetched { names: 1, ..Fetched::default() });
+                if original.attr.kind == Kind::Directory {
+                    fs.count_brought();
+                }
             }
             match made {
                 Ok(node) if known.is_some() || !original.has_names() => return Ok(node),

@@ -3,7 +3,7 @@
 use crate::lower::{Handle, Original};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::{Known, bits};
+use engine::lower::{Fetched, Known, bits};
 use pm::UserSlice;
 
 /// What is read at once where a file seems to be read in order, bytes.
@@ -49,7 +49,7 @@ impl Cache {
             let mut read =
                 |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
                     part if part.len == 0 => Ok(0),
-                    part => file.read(who, at, part),
+                    part => self.fetched(file.read(who, at, part)),
                 };
             match self.fs().fetch(&cx, node, (hole.start, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
@@ -59,6 +59,13 @@ impl Cache {
             }
         }
         Err(Errno::ESTALE.into())
+    }
+
+    /// Counts bytes that have come.
+    fn fetched<E>(&self, came: core::result::Result<usize, E>) -> core::result::Result<usize, E> {
+        let bytes = came.as_ref().map_or(0, |came| *came as u64);
+        self.fs().count_fetched(Fetched { questions: 1, names: 0, bytes });
+        came
     }
 
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
@@ -105,7 +112,7 @@ impl Cache {
             let Some((file, _)) = self.open_lower(cx, node)? else { continue };
             let mut done = 0;
             for part in into {
-                let came = file.read(cx, offset + done as u64, *part)?;
+                let came = self.fetched(file.read(cx, offset + done as u64, *part))?;
                 done += came;
                 if came < part.len {
                     break;

@@ -4,6 +4,7 @@ use crate::lower::Handle;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use core::ffi::CStr;
+use engine::lower::Fetched;
 
 /// How often a directory is listed again because its names changed meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -25,6 +26,7 @@ impl Cache {
         for _ in 0..ATTEMPTS {
             let forgotten = self.fs().forgotten();
             let is_new = !self.fs().has_names(dir)?;
+            self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
             lower.each_name(who, &mut |name| self.bring_listed(who, (dir, is_new), &lower, name))?;
             let after = lower.original(who)?;
             if after.stamp == before.stamp {

@@ -36,7 +36,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
 
 Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash), and
-with cache=IMG sync=backend, sync=image (for fuse: too) or sync=journal (when fsync returns), journal=PATH[:SIZE];
+with cache=IMG (an image in front of it) or cache (one for the session) sync=backend, sync=image (for fuse: too) or
+sync=journal (when fsync returns), journal=PATH[:SIZE];
 for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
 carrier=socket or carrier=memory (found out: a static daemon has a socket);
@@ -349,8 +350,9 @@ pub enum Verb {
     },
     /// Show size, use, promises and users of an image
     Info {
-        /// The image
-        image: PathBuf,
+        /// The image; IMG:/PATH, or a path where it is mounted: what the files there take
+        #[arg(value_name = "IMG[:/PATH]")]
+        image: OsString,
         /// As JSON
         #[arg(long)]
         json: bool,

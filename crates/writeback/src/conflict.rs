@@ -47,7 +47,8 @@ impl Conflict {
 impl Work<'_> {
     /// A file is about to be changed below.
     pub fn before_writing(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
-        if self.conflict == Conflict::Ours || self.plan.begun.contains(&id) || self.plan.made.contains(&id) {
+        let is_ours = [&self.plan.begun, &self.plan.made, &self.plan.unsure].iter().any(|nodes| nodes.contains(&id));
+        if self.conflict == Conflict::Ours || is_ours {
             return Ok(());
         }
         let (Some(known), Some(there)) = (if_there(self.cache.known_if(node(id)))?.flatten(), dir.stat(name)?) else {

@@ -39,7 +39,7 @@ mod status;
 pub use conflict::Conflict;
 pub use journal::Journal;
 pub use marker::Marker;
-pub use status::{Status, removed};
+pub use status::{Status, Waiting, removed};
 
 use base::{Cred, Cx, Thread};
 use below::Below;
@@ -48,7 +48,7 @@ use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -122,6 +122,8 @@ pub struct Writer {
     below: Below,
     journal: Option<Arc<Journal>>,
     conflict: Conflict,
+    /// What was done below before may not be durable: a round was cut off, or nobody knows.
+    is_unsure: AtomicBool,
 }
 
 /// A round under way.
@@ -133,6 +135,8 @@ pub(crate) struct Work<'a> {
     pub journal: Option<&'a Journal>,
     pub plan: Plan,
     pub conflict: Conflict,
+    /// The image outlives the machine: what it knows of files below the power may take back.
+    pub outlives: bool,
     pub hook: &'a mut Hook<'a>,
     /// Where directories were found.
     pub places: HashMap<u64, Vec<u8>>,
@@ -153,6 +157,7 @@ impl Writer {
             below: Below::of(cache)?,
             journal: None,
             conflict: Conflict::Ours,
+            is_unsure: AtomicBool::new(true),
         })
     }
 
@@ -217,6 +222,10 @@ impl Writer {
             None => (Plan::take(self.cache, &cx)?, 0),
         };
         let noted = plan.noted;
+        // An image that outlives the machine has promised what it holds until that is safe below.
+        let outlives = self.cache.fs().domain() != pm::Domain::Process;
+        let plan = if outlives { self.after_power(plan)? } else { plan };
+        self.is_unsure.store(true, Relaxed);
         self.below.begin(&plan)?;
         self.progress.begin(plan.names.len() + plan.nodes.len());
         let mut work = Work {
@@ -227,21 +236,34 @@ impl Writer {
             journal,
             plan,
             conflict: self.conflict,
+            outlives,
             hook: &mut ask,
             places: HashMap::new(),
             theirs: HashSet::new(),
             failure: None,
             bytes: 0,
         };
-        // The tail of a journal moves behind what is synced; and an image that outlives the machine has promised what it holds
-        // until that is safe below.
-        let outlives = work.cache.fs().domain() != pm::Domain::Process;
+        // The tail of a journal moves behind what is synced.
         work.all(sync || journal.is_some() || outlives)?;
+        self.is_unsure.store(false, Relaxed);
         if let Some(journal) = journal {
             work.before("tail")?;
             journal.is_below(work.cache, &work.cx, &work.plan, group)?;
         }
         Ok(Round { noted, bytes: work.bytes })
+    }
+
+    /// The round before may have been cut off, by a power failure too. What it has removed is removed for good before a
+    /// number of such a file is given to another; of what it has made a part may be missing, so all of it is written again.
+    fn after_power(&self, mut plan: Plan) -> Result<Plan> {
+        if self.is_unsure.load(Relaxed) && !plan.is_empty() {
+            self.below.sync()?;
+            let ids = plan.unsure.iter().filter(|id| plan.ids.contains_key(*id));
+            ids.for_each(|id| plan.nodes.entry(*id).or_default().from = Some(0));
+        } else {
+            plan.unsure.clear();
+        }
+        Ok(plan)
     }
 
     /// What this thread has of the image goes back.

@@ -3,7 +3,7 @@
 //! Something new is written whole in the park, its number is noted, and only then does it get its name: so a round that is
 //! cut off knows its own files again.
 
-use crate::below::{Dir, There, id_of_node, join};
+use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
@@ -54,10 +54,10 @@ impl Work<'_> {
                 let link = new_name(target.node.id);
                 self.before("link")?;
                 found.dir.link(&found.name, &park, &link)?;
-                self.move_in(&park, &link, &at, name, there.is_some())
+                self.move_in((&park, &link), (&at, name), there.as_ref())
             }
             Some(found) => {
-                let moved = self.move_in(&found.dir, &found.name, &at, name, there.is_some());
+                let moved = self.move_in((&found.dir, &found.name), (&at, name), there.as_ref());
                 if target.kind == Kind::Directory {
                     self.places.clear();
                 }
@@ -67,10 +67,28 @@ impl Work<'_> {
         }
     }
 
-    fn move_in(&mut self, from: &Dir, old: &[u8], at: &Dir, name: &[u8], replaces: bool) -> Result<()> {
+    fn move_in(&mut self, (from, old): (&Dir, &[u8]), (at, name): (&Dir, &[u8]), there: Option<&There>) -> Result<()> {
+        if let Some(there) = there.filter(|_| self.outlives) {
+            self.keep_replaced((at, name), there)?;
+        }
         self.before("move")?;
-        let flags = if replaces { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let flags = if there.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         from.rename(old, at, name, flags)
+    }
+
+    /// What is about to be replaced stays in the park until all has been made. Nothing that is made before gets its number:
+    /// a power failure would bring it back, and the image would take it for what was made.
+    fn keep_replaced(&mut self, (at, name): (&Dir, &[u8]), there: &There) -> Result<()> {
+        let (park, kept) = (self.below.park()?, parked(there.id));
+        if self.below.names().is_some() || park.stat(&kept)?.is_some() {
+            return Ok(());
+        }
+        self.before("keep")?;
+        match at.link(name, &park, &kept) {
+            // Where it may not have a second name: at the risk that this says.
+            Err(failure) if matches!(failure.errno, Errno::EPERM | Errno::EMLINK | Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
+            linked => linked,
+        }
     }
 
     /// Something that is not below, or is not any more.
@@ -115,7 +133,7 @@ impl Work<'_> {
             self.plan.nodes.entry(target.node.id).or_default().spot = spot;
             self.plan.touched.insert(target.node.id);
         }
-        self.move_in(&park, &new, at, name, there.is_some())
+        self.move_in((&park, &new), (at, name), there)
     }
 
     /// Whether a directory was made by a round that was cut off, so that all that is in it is noted too: what it had done

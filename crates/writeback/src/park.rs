@@ -75,7 +75,8 @@ impl Work<'_> {
         for name in park.names()?.iter().filter(|name| name.starts_with(b"new-")) {
             let Some(there) = park.stat(name)? else { continue };
             let node = Label::parse(&name[4..]);
-            if node.and_then(|node| self.plan.ids.get(&node)) == Some(&there.id) {
+            let is_sure = node.is_none_or(|node| !self.plan.unsure.contains(&node));
+            if is_sure && node.and_then(|node| self.plan.ids.get(&node)) == Some(&there.id) {
                 // All of it is there, and noted: it waits for its name.
                 continue;
             }

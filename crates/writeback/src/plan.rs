@@ -69,6 +69,8 @@ pub struct Plan {
     pub names_found: HashMap<u64, Spot>,
     /// Nodes that a round has made below: this one before it was cut off, or the one before it.
     pub noted_made: HashSet<u64>,
+    /// Those of them whose round was cut off.
+    pub unsure: HashSet<u64>,
     /// Nodes that a round has begun to write before, which was cut off.
     pub begun: HashSet<u64>,
     /// Nodes that were written whole in this round.
@@ -186,11 +188,13 @@ impl Plan {
             .collect();
         rounds.sort_unstable();
         let mut unsure = Vec::new();
-        for round in &rounds {
-            plan.read_round(cache, cx, *round, &mut unsure)?;
+        for (index, round) in rounds.iter().enumerate() {
+            plan.read_round(cache, cx, (*round, index > 0), &mut unsure)?;
         }
         for (spot, made, was_touched) in unsure {
-            if let (Some(file), false) = (plan.ids.get(&made), was_touched) {
+            let Some(file) = plan.ids.get(&made).copied() else { continue };
+            plan.was.entry(file).or_default().push(spot.clone());
+            if !was_touched {
                 plan.led.entry(spot).or_insert(file.1);
             }
         }
@@ -205,7 +209,14 @@ impl Plan {
         }
     }
 
-    fn read_round(&mut self, cache: &Cache, cx: &Cx, round: u64, unsure: &mut Vec<(Spot, u64, bool)>) -> Result<()> {
+    /// `is_after`: an older one is there too.
+    fn read_round(
+        &mut self,
+        cache: &Cache,
+        cx: &Cx,
+        (round, is_after): (u64, bool),
+        unsure: &mut Vec<(Spot, u64, bool)>,
+    ) -> Result<()> {
         let log = cache.log_of(cx, round).map_err(image)?;
         for label in names_in(cache, cx, log)? {
             let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
@@ -234,6 +245,10 @@ impl Plan {
                 b'm' => {
                     self.learn(cache, note)?;
                     self.noted_made.insert(id);
+                    // The notes that it was made by go when the round is over.
+                    if is_after {
+                        self.unsure.insert(id);
+                    }
                 }
                 b'w' => drop(self.begun.insert(id)),
                 b'd' => {
@@ -392,7 +407,7 @@ impl Plan {
 }
 
 /// Calls `each` with every chunk that a map of the log has.
-fn read_map(cache: &Cache, cx: &Cx, map: Node, mut each: impl FnMut(u64)) -> Result<()> {
+pub fn read_map(cache: &Cache, cx: &Cx, map: Node, mut each: impl FnMut(u64)) -> Result<()> {
     let mut at = 0;
     let mut bytes = vec![0u8; 64 << 10];
     loop {

@@ -1,11 +1,12 @@
 //! How far behind the directory below is.
 
-use crate::plan::{if_there, image, names_in};
+use crate::plan::{if_there, image, names_in, node, read_map};
 use crate::{Failure, Result};
 use base::Cx;
 use cache::Cache;
-use cache::touch::Label;
+use cache::touch::{CHUNK, Label};
 use pm::Errno;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,63 @@ impl Status {
         status.mapped = names_in(cache, cx, cache.mapped())?.len() as u64;
         status.files += status.mapped;
         Ok(status)
+    }
+}
+
+/// What waits to be written below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes that a round would write, by the 64 KiB that are noted.
+    pub bytes: u64,
+    /// When the oldest change was noted, nanoseconds since the epoch; of contents that change again and again, when they
+    /// did last before the round that is under way. `None`: nothing waits.
+    pub since: Option<i64>,
+}
+
+impl Waiting {
+    /// That of this cache.
+    pub fn of(cache: &Cache, cx: &Cx) -> std::result::Result<Waiting, Failure> {
+        let (fs, mut since) = (cache.fs(), None);
+        // Chunks of each file, and from where on all of it.
+        let mut files: BTreeMap<u64, (BTreeSet<u64>, u64)> = BTreeMap::new();
+        for_each_log(cache, cx, |log| {
+            for label in names_if_there(cache, cx, log)? {
+                let (Some(kind @ (b'n' | b'd' | b'c')), Some(id)) = (label.first().copied(), Label::parse(&label[1..])) else {
+                    continue;
+                };
+                let Some(note) = if_there(fs.lookup(cx, log, &label))? else { continue };
+                let noted = match kind {
+                    b'n' => if_there(cache.known_if(note))?.flatten().map(|known| known.seen),
+                    _ => if_there(fs.attr(cx, note))?.map(|attr| attr.mtime),
+                };
+                since = [since, noted].into_iter().flatten().min();
+                if kind != b'n' {
+                    let (chunks, from) = files.entry(id).or_insert((BTreeSet::new(), u64::MAX));
+                    let took = read_map(cache, cx, note, |chunk| match kind {
+                        b'd' => drop(chunks.insert(chunk)),
+                        _ => *from = chunk.min(*from),
+                    });
+                    // Who writes back may take it away meanwhile.
+                    if took.is_err() {
+                        chunks.clear();
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        for name in names_in(cache, cx, cache.mapped())? {
+            if let Some(id) = Label::parse(&name) {
+                files.entry(id).or_insert((BTreeSet::new(), 0)).1 = 0;
+            }
+        }
+        let mut waiting = Waiting { bytes: 0, since };
+        for (id, (chunks, from)) in files {
+            let size = if_there(fs.attr(cx, node(id)))?.map_or(0, |attr| attr.size);
+            let part = |chunk: u64| size.min((chunk + 1).saturating_mul(CHUNK)).saturating_sub(size.min(chunk * CHUNK));
+            waiting.bytes += chunks.range(..from).map(|chunk| part(*chunk)).sum::<u64>();
+            waiting.bytes += size.saturating_sub(from.saturating_mul(CHUNK));
+        }
+        Ok(waiting)
     }
 }
 

@@ -154,8 +154,53 @@ fn changes_meanwhile_behind(how: How) {
         for other in others {
             for at in 1..STEPS {
                 bench.both(run, first);
-                let came = bench.meanwhile(run, at, other);
+                let came = bench.meanwhile(run, at, &[other], usize::MAX);
                 bench.check(run, &format!("{first:?}, before step {at}: {other:?}"));
+                run += 1;
+                if !came {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: what a round makes and somebody moves before the image knows which file that is below comes out once, where it is.
+#[test]
+fn moved_before_it_is_known() {
+    moved_before_it_is_known_behind(How::Directory);
+}
+
+/// The same behind a daemon.
+#[test]
+fn moved_before_it_is_known_of_a_daemon() {
+    moved_before_it_is_known_behind(How::Daemon);
+}
+
+fn moved_before_it_is_known_behind(how: How) {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 40;
+    // A directory in one that is newer, and in one that is older.
+    let firsts = [Mkdir("n"), Mkdir("n/e"), Create("n/x"), Create("n/e/y"), Mkdir("q"), Rename("n", "q/n")];
+    let others: [&[_]; 5] = [
+        &[Unlink("q/n/x"), Rename("q/n", "m")],
+        &[Rename("q/n", "m"), Unlink("m/x"), Rmdir("q")],
+        &[Rename("q/n", "m"), Rename("m/x", "z")],
+        &[Rename("q/n", "d/m"), Rename("d/m/e", "k"), Rename("k/y", "d/m/x")],
+        &[Rename("q/n/e", "k"), Rename("q/n", "k/n"), Rename("k/n/x", "k/y")],
+    ];
+    let bench = Bench::new("unknown", others.len() * STEPS * 2, how);
+    let mut run = 0;
+    for other in others {
+        for cut_after in [2, usize::MAX] {
+            for at in (1..STEPS).step_by(if how == How::Daemon { 2 } else { 1 }) {
+                firsts.iter().for_each(|op| bench.both(run, *op));
+                let came = bench.meanwhile(run, at, other, cut_after);
+                bench.check(run, &format!("before step {at}: {other:?}, cut after {cut_after}"));
                 run += 1;
                 if !came {
                     break;

@@ -4,13 +4,14 @@ use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
 use crate::cmd::{cache_export, print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::{over, replay as mounts_replay, writer};
+use crate::mounts::{over, own_cache, replay as mounts_replay, writer};
+use crate::size;
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use writeback::{PARK, Status, marker};
+use writeback::{PARK, Status, Waiting, marker};
 
 /// As JSON.
 #[derive(Serialize)]
@@ -20,6 +21,8 @@ struct Shown {
     journal: Option<PathBuf>,
     names: u64,
     files: u64,
+    bytes: u64,
+    lag_ms: u64,
     writer: Option<u32>,
     error: Option<String>,
     rounds: u64,
@@ -30,7 +33,13 @@ struct Shown {
 pub fn cache(what: &CacheWhat) -> Result<u8> {
     match what {
         CacheWhat::Status { place, json } => status(&image_of(place)?, *json),
-        CacheWhat::Drain { place } => drain(&image_of(place)?),
+        CacheWhat::Drain { place } => {
+            let image = image_of(place)?;
+            let image = std::path::absolute(&image).unwrap_or(image);
+            let code = drain(&image)?;
+            own_cache::remove_if_over(&image);
+            Ok(code)
+        }
         CacheWhat::Skip { place, path } => skip(&image_of(place)?, path),
         CacheWhat::Export { place, target } => export(&image_of(place)?, target),
         CacheWhat::Replay { directory, skip_missing } => replay(directory, *skip_missing),
@@ -41,12 +50,62 @@ pub fn cache(what: &CacheWhat) -> Result<u8> {
     }
 }
 
-/// How far behind the directory is that `image` is the cache of; nothing where that can't be told.
-pub fn figures(image: &Path) -> Option<Status> {
+/// What a cache does, and how far behind the directory is.
+#[derive(Serialize, Clone, Copy, Debug)]
+pub struct Figures {
+    /// Names and files whose changes the directory has not, bytes that a round would write, and how long ago the oldest of
+    /// them was made, milliseconds.
+    pub dirty_names: u64,
+    pub dirty_files: u64,
+    pub dirty_bytes: u64,
+    pub lag_ms: u64,
+    /// Rounds and bytes written back, ever.
+    pub rounds: u64,
+    pub written_bytes: u64,
+    /// Calls of programs since the first of them came, and how often what they wanted, or what was fetched ahead of them,
+    /// was asked for below; names and bytes that came.
+    pub calls: u64,
+    pub fetches: u64,
+    pub fetched_names: u64,
+    pub fetched_bytes: u64,
+}
+
+impl Figures {
+    /// For people.
+    pub fn shown(&self, there: &str) -> String {
+        let behind = match self.lag_ms {
+            0 => String::new(),
+            lag => format!(" ({}, for {}.{} s)", size::show(self.dirty_bytes), lag / 1000, lag % 1000 / 100),
+        };
+        format!(
+            "{} names and {} files not {there} yet{behind}, {} written back in {} rounds; {} calls, {} times asked {there} for {} \
+             names and {}",
+            self.dirty_names,
+            self.dirty_files,
+            size::show(self.written_bytes),
+            self.rounds,
+            self.calls,
+            self.fetches,
+            self.fetched_names,
+            size::show(self.fetched_bytes)
+        )
+    }
+}
+
+/// Those of a cache image; nothing where that can't be told.
+pub fn figures(image: &Path) -> Option<Figures> {
     let open = open(image).ok()?;
-    let status = open.status(image).ok();
+    let figures = open.figures(image).ok();
     open.attached.leave();
-    status
+    figures
+}
+
+/// Whether a cache is needed no more: nobody uses it, and the directory lacks nothing of it.
+pub fn is_over(image: &Path) -> bool {
+    let Ok(open) = open(image) else { return false };
+    let is_over = !over::is_used(&open.attached, None) && open.status(image).is_ok_and(|left| left.names + left.files == 0);
+    open.attached.leave();
+    is_over
 }
 
 /// The cache image: itself, or what the directory's marker names.
@@ -131,11 +190,34 @@ impl Open {
         self.cache.give_lane_back(&thread);
         status
     }
+
+    fn figures(&self, image: &Path) -> Result<Figures> {
+        let status = self.status(image)?;
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let waiting = Waiting::of(self.cache, &cx).map_err(|error| Failure::new(format!("{}: {error}", image.display())));
+        self.cache.give_lane_back(&thread);
+        let waiting = waiting?;
+        let (calls, fetched) = (self.attached.fs.calls(), self.attached.fs.fetched());
+        let lag = waiting.since.map_or(0, |since| (pm::clock::now() - since).max(1_000_000) / 1_000_000);
+        Ok(Figures {
+            dirty_names: status.names,
+            dirty_files: status.files,
+            dirty_bytes: waiting.bytes,
+            lag_ms: lag as u64,
+            rounds: status.rounds,
+            written_bytes: status.written,
+            calls: calls.symbols + calls.patched + calls.mount,
+            fetches: fetched.questions,
+            fetched_names: fetched.names,
+            fetched_bytes: fetched.bytes,
+        })
+    }
 }
 
 fn status(image: &Path, json: bool) -> Result<u8> {
     let open = open(image)?;
-    let status = open.status(image)?;
+    let (status, figures) = (open.status(image)?, open.figures(image)?);
     open.attached.leave();
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
@@ -144,6 +226,8 @@ fn status(image: &Path, json: bool) -> Result<u8> {
         directory: open.directory,
         names: status.names,
         files: status.files,
+        bytes: figures.dirty_bytes,
+        lag_ms: figures.lag_ms,
         writer: (status.writer != 0).then_some(status.writer),
         error,
         rounds: status.rounds,
@@ -156,7 +240,10 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let mut text = format!("{} in front of {}\n", shown.image.display(), shown.directory.display());
     text += &match (shown.names, shown.files) {
         (0, 0) => "  all changes are in the directory\n".to_owned(),
-        (names, files) => format!("  not in the directory yet: {names} names, {files} files\n"),
+        (names, files) => {
+            let (bytes, seconds) = (size::show(shown.bytes), shown.lag_ms / 1000);
+            format!("  not in the directory yet: {names} names, {files} files, {bytes}; the oldest change {seconds} s ago\n")
+        }
     };
     text += &match shown.writer {
         Some(process) => format!("  process {process} writes back\n"),

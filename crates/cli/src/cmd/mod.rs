@@ -8,6 +8,7 @@ mod check;
 mod clean;
 mod clone;
 mod copy;
+mod crew;
 mod diff;
 mod doctor;
 mod dump;

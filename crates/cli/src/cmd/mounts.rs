@@ -1,5 +1,6 @@
 //! `bypath mounts`: what the session around this call sees, and how it does.
 
+use super::cache::Figures;
 use super::{print, print_json};
 use crate::attach;
 use crate::failure::{Failure, Result};
@@ -43,15 +44,9 @@ pub struct Row {
     pub requests: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
-    /// Names and files whose changes a cache has and the directory behind it has not; rounds and bytes written back, ever.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_names: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dirty_files: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub written_bytes: Option<u64>,
+    /// Of a cache image before a directory or a daemon.
+    #[serde(flatten)]
+    pub cache: Option<Figures>,
 }
 
 /// Prints the list.
@@ -81,12 +76,8 @@ impl Row {
         if let (Some(requests), Some(carrier), Some(restarts)) = (self.requests, self.carrier, self.restarts) {
             text += &format!(", {requests} requests by {carrier}, {restarts} restarts");
         }
-        if let (Some(names), Some(files), Some(rounds), Some(written)) =
-            (self.dirty_names, self.dirty_files, self.rounds, self.written_bytes)
-        {
-            let written = size::show(written);
-            text +=
-                &format!("  {names} names and {files} files not in the directory yet, {written} written back in {rounds} rounds");
+        if let Some(figures) = &self.cache {
+            text += &format!("  {}", figures.shown("in the directory"));
         }
         text.push('\n');
         text
@@ -110,10 +101,7 @@ pub fn row(source: &[u8], point: &[u8]) -> Row {
         carrier: None,
         requests: None,
         restarts: None,
-        dirty_names: None,
-        dirty_files: None,
-        rounds: None,
-        written_bytes: None,
+        cache: None,
     };
     if source.starts_with(b"/") {
         row.source = shown(&attach::image_behind(source));
@@ -123,10 +111,7 @@ pub fn row(source: &[u8], point: &[u8]) -> Row {
         let what = if lower.starts_with(b"/") { format!("host:{}", shown(lower)) } else { "fuse".to_string() };
         row.source = format!("{what} behind {}", shown(image));
         row.state = "cache";
-        if let Some(status) = super::cache::figures(Path::new(OsStr::from_bytes(image))) {
-            (row.dirty_names, row.dirty_files) = (Some(status.names), Some(status.files));
-            (row.rounds, row.written_bytes) = (Some(status.rounds), Some(status.written));
-        }
+        row.cache = super::cache::figures(Path::new(OsStr::from_bytes(image)));
         return row;
     }
     let mut parts = source.splitn(3, |&b| b == b':');

@@ -479,12 +479,23 @@ pub fn skip(cache: &'static Cache, path: &[u8]) -> std::result::Result<String, w
     skipped
 }
 
+/// How often somebody who is dead is asked for a round.
+const ASKED: u32 = 5;
+
 /// Writes all back that a cache holds, without a session.
 pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
     let shown = image.display().to_string();
-    let Some(marker) = claim(cache, image)? else {
+    let mut asked = 0;
+    let marker = loop {
+        if let Some(marker) = claim(cache, image)? {
+            break marker;
+        }
         // Whoever writes back does it.
-        return cache.fs().want_round().map_err(|error| Failure::errno(&shown, error.errno()));
+        match cache.fs().want_round() {
+            // It has ended, or been killed, after all.
+            Err(_) if asked < ASKED && cache.fs().writer().is_ok_and(|(writer, ..)| writer == 0) => asked += 1,
+            round => return round.map_err(|error| Failure::errno(&shown, error.errno())),
+        }
     };
     let writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
     let mut writer = writer.deciding(conflict_of(cache));

@@ -12,6 +12,7 @@
 //! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
 
 mod evict;
+mod fetched;
 mod gate;
 mod state;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod written;
 
 pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
+pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub use gate::{Changing, Closed};
 pub use state::{Identity, PLACE_MAX};

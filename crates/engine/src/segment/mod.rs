@@ -186,10 +186,10 @@ pub struct Spare {
     pub reserved: [AtomicU32; 14],
 }
 
-/// Two counts of calls, on a line of their own; see `process/calls.rs`.
+/// Counts on a line of their own; see `process/calls.rs` and `lower/fetched.rs`.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
-pub struct Counted(pub [AtomicU64; 2]);
+pub struct Counted(pub [AtomicU64; 8]);
 
 // The bucket locks follow.
 const _: () = assert!(size_of::<Header>() <= 4096);

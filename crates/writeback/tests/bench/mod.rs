@@ -101,6 +101,8 @@ pub enum How {
     Journal,
     /// A daemon: its numbers are not believed.
     Daemon,
+    /// A directory of a machine that the image outlives: on DAX, or by a battery.
+    Outlived,
 }
 
 /// The tree that each run begins with.
@@ -198,7 +200,10 @@ impl Bench {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options = engine::process::Options::default();
+        let domain = (how == How::Outlived).then_some(pm::Domain::Whole);
+        // Many come one after the other in one process, which keeps them all.
+        let cachelets = domain.map(|_| 1024);
+        let options = engine::process::Options { domain, cachelets, ..Default::default() };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         let mut by = None;
         let origin = match how {
@@ -326,15 +331,16 @@ impl Bench {
         self.writer.lock().unwrap().round_with(false, &mut hook).is_err()
     }
 
-    /// A round in the middle of which, before step `at`, somebody else does something; whether it came so far.
-    pub fn meanwhile(&self, run: usize, at: usize, op: Op) -> bool {
+    /// A round in the middle of which, before step `at`, somebody else does something, and which is cut off so many steps
+    /// later; whether it came so far.
+    pub fn meanwhile(&self, run: usize, at: usize, ops: &[Op], cut_after: usize) -> bool {
         std::thread::scope(|scope| {
             let (mut step, mut begun) = (0, false);
             let mut hook = |_: &str| {
                 step += 1;
                 if step == at {
                     begun = true;
-                    let other = scope.spawn(|| self.both(run, op));
+                    let other = scope.spawn(|| ops.iter().for_each(|op| self.both(run, *op)));
                     // One that waits for a round is done after this one.
                     for _ in 0..20 {
                         if !other.is_finished() {
@@ -342,7 +348,7 @@ impl Bench {
                         }
                     }
                 }
-                Ok(())
+                if step > at.saturating_add(cut_after) { Err(CUT) } else { Ok(()) }
             };
             let _ = self.writer.lock().unwrap().round_with(false, &mut hook);
             begun

@@ -104,7 +104,7 @@ pub fn prometheus(sample: &Sample) -> String {
 
 fn of_mounts(out: &mut String, sample: &Sample) {
     type Value = fn(&mounts::Row) -> Option<u64>;
-    const MOUNTS: [(Metric, Value); 8] = [
+    const MOUNTS: [(Metric, Value); 18] = [
         (("bypath_mount_programs", "Programs that use the mount.", "gauge"), |m| m.programs.map(u64::from)),
         (("bypath_mount_names", "Names known.", "gauge"), |m| m.nodes.map(u64::from)),
         (("bypath_mount_lookup_hits_total", "Names found in the cache.", "counter"), |m| m.hits),
@@ -113,6 +113,18 @@ fn of_mounts(out: &mut String, sample: &Sample) {
         (("bypath_mount_page_hits_total", "Parts of reads found in the cache.", "counter"), |m| m.page_hits),
         (("bypath_mount_page_misses_total", "Parts of reads asked for.", "counter"), |m| m.page_misses),
         (("bypath_mount_requests_total", "Requests to the daemon.", "counter"), |m| m.requests),
+        (("bypath_cache_calls_total", "Calls on the mount; programs add them by thousands.", "counter"), |m| {
+            Some(m.cache?.calls)
+        }),
+        (("bypath_cache_fetches_total", "Times that something was asked for below.", "counter"), |m| Some(m.cache?.fetches)),
+        (("bypath_cache_fetched_names_total", "Names fetched from below.", "counter"), |m| Some(m.cache?.fetched_names)),
+        (("bypath_cache_fetched_bytes_total", "Bytes fetched from below.", "counter"), |m| Some(m.cache?.fetched_bytes)),
+        (("bypath_cache_dirty_names", "Names whose changes are not below.", "gauge"), |m| Some(m.cache?.dirty_names)),
+        (("bypath_cache_dirty_files", "Files whose changes are not below.", "gauge"), |m| Some(m.cache?.dirty_files)),
+        (("bypath_cache_dirty_bytes", "Bytes that a round would write.", "gauge"), |m| Some(m.cache?.dirty_bytes)),
+        (("bypath_cache_lag_milliseconds", "Age of the oldest change not below.", "gauge"), |m| Some(m.cache?.lag_ms)),
+        (("bypath_cache_rounds_total", "Rounds ever.", "counter"), |m| Some(m.cache?.rounds)),
+        (("bypath_cache_written_bytes_total", "Bytes written back ever.", "counter"), |m| Some(m.cache?.written_bytes)),
     ];
     for (metric, value) in MOUNTS {
         let lines = sample.mounts.iter().filter_map(|mount| {

@@ -151,14 +151,16 @@ fn mount_table<'a>(sample: &Sample) -> Table<'a> {
             mount.state.to_string(),
             known(mount.programs.map(u64::from)),
             known(mount.nodes.map(u64::from)),
-            known(mount.hits),
-            known(mount.misses),
+            known(mount.hits.or(mount.cache.map(|cache| cache.calls.saturating_sub(cache.fetches)))),
+            known(mount.misses.or(mount.cache.map(|cache| cache.fetches))),
             mount.page_bytes.map(size::show).unwrap_or_default(),
             known(mount.requests),
+            mount.cache.map(|cache| size::show(cache.dirty_bytes)).unwrap_or_default(),
+            mount.cache.map(|cache| format!("{:.1}", cache.lag_ms as f64 / 1e3)).unwrap_or_default(),
         ]
     });
-    let titles = &["MOUNT", "STATE", "USERS", "NAMES", "HITS", "MISSES", "PAGES", "REQUESTS"];
-    table(titles, &[0, 8, 6, 8, 10, 9, 10, 9], if sample.mounts.is_empty() { Vec::new() } else { rows.collect() })
+    let titles = &["MOUNT", "STATE", "USERS", "NAMES", "HITS", "MISSES", "PAGES", "REQUESTS", "DIRTY", "LAG s"];
+    table(titles, &[0, 8, 6, 8, 10, 9, 10, 9, 10, 7], if sample.mounts.is_empty() { Vec::new() } else { rows.collect() })
 }
 
 fn process_table<'a>(view: &View) -> Table<'a> {
