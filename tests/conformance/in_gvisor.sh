@@ -16,7 +16,13 @@ cd "$1" || exit
 mkdir -p a/b && echo text >a/b/f && ln -s b a/l && cat a/l/f && mv a/b/f g && cp g h && rm g
 git init -q r && cd r && echo one >x && git add x && git -c user.name=a -c user.email=b commit -qm c && git log --format=%s && git status --short
 /usr/bin/python3 -c 'import os; open("y", "w").write("z" * 100); print(sorted(os.listdir(".")), os.stat("y").st_size)'
-cd .. && find . -path ./r/.git -prune -o -print | sort
+cp /usr/bin/env own-env && ./own-env echo once && ./own-env /usr/bin/python3 -c 'import os; os.execv("./own-env", ["env", "echo", "again"])' && rm own-env
+printf '#!/bin/sh\necho a script\nexit 3\n' >s && chmod +x s && ./s
+echo "exit $?"
+dir=$(mktemp -d) && cp s "$dir" && cd "$dir" && ./s
+echo "exit $?"
+rm -r "$dir"
+cd "$1" && find . -path ./r/.git -prune -o -print | sort
 S
 mkdir plain && wanted=$(sh work "$PWD/plain" 2>&1)
 said=$(sandbox "$bypath" run --mount new:64M:/bp -- sh "$PWD/work" /bp 2>/dev/null)

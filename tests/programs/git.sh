@@ -1,6 +1,6 @@
 #!/bin/bash
 # needs: git
-# ignore: /index$|/ORIG_HEAD$|/logs/|/config$|\.pack$|\.idx$|\.rev$|/gitdir$|^\./w/\.git$|/FETCH_HEAD$
+# ignore: /index$|/ORIG_HEAD$|/logs/|/config$|\.pack$|\.idx$|\.rev$|\.mtimes$|/gitdir$|^\./w/\.git$|/FETCH_HEAD$
 # seconds: 300
 # The daily calls of git on a real tree.
 export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' GIT_CONFIG_NOSYSTEM=1 GIT_PAGER=cat

@@ -249,19 +249,20 @@ struct View {
 }
 
 impl View {
+    /// Before Linux 6.7, and in gVisor, a sealed copy can't be mapped shared, not even to be read.
     fn of(copy: i32) -> Option<View> {
-        View::so(copy, PROT_READ)
+        View::so(copy, PROT_READ, MAP_PRIVATE)
     }
 
     fn to_change(copy: i32) -> Option<View> {
-        View::so(copy, PROT_READ | PROT_WRITE)
+        View::so(copy, PROT_READ | PROT_WRITE, MAP_SHARED)
     }
 
-    fn so(copy: i32, protection: u32) -> Option<View> {
+    fn so(copy: i32, protection: u32, kind: u32) -> Option<View> {
         // SAFETY: no pointers.
         let len = unsafe { pm::call!(__NR_lseek, copy, 0, SEEK_END) }.ok().filter(|&len| len > 0)?;
         // SAFETY: a new mapping.
-        let at = unsafe { pm::call!(__NR_mmap, 0, len, protection, MAP_SHARED, copy, 0) }.ok()?;
+        let at = unsafe { pm::call!(__NR_mmap, 0, len, protection, kind, copy, 0) }.ok()?;
         Some(View { at, len })
     }
 
