@@ -14,7 +14,7 @@ export LC_ALL := C
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
-    dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
+    dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
 
@@ -23,6 +23,7 @@ help:
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make install  puts it into PREFIX (/usr/local)'
 	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
+	@echo 'make newcomer  these, installed and used by an ordinary user in bare Debians without network and /dev/fuse, beside tmpfs (PROGRAMS=names)'
 	@echo 'make test     all tests'
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
 	@echo 'make suites   other projects'"'"' own suites beside tmpfs: LTP, coreutils, CPython (SUITES=names)'
@@ -77,6 +78,9 @@ dist-files:
 # Needs root: Debian 11's tree is made by debootstrap.
 dist-try:
 	packaging/try $(PACKAGES) target/tools/bullseye
+# What `make dist` made, as a newcomer uses it in bare trees of Debian 12 and 13: minutes, and gigabytes the first time.
+newcomer:
+	tests/newcomer/run.sh $(PACKAGES) target/tools/newcomer $(DEBIANS)
 # The same without the minutes that optimising takes, and those of bypath-objects, in CI.
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \

@@ -21,6 +21,10 @@ S
 mkdir plain && wanted=$(sh work "$PWD/plain" 2>&1)
 said=$(sandbox "$bypath" run --mount new:64M:/bp -- sh "$PWD/work" /bp 2>/dev/null)
 same 'as elsewhere' "$said" "$wanted"
+# Its name ends where the stack does.
+cp /bin/true t
+said=$(cd "$PWD" && sandbox "$bypath" run --mount new:64M:/bp -- ./t >/dev/null 2>&1; echo $?)
+same 'a program with a short name' "$said" 0
 cat >static.c <<'C'
 static long call(long n, long a, long b, long c) {
     long r;

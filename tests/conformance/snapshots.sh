@@ -11,12 +11,13 @@ I=$work/image
 "$bypath" mkfs --size 64M image >/dev/null || fail mkfs
 mkdir m
 in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
-used() { "$bypath" info --json "$I" | python3 -c 'import json, sys; print(json.load(sys.stdin)["size"]["used"] // 65536)' 2>/dev/null; }
+used() { "$bypath" info --json "$I" | python3 -c 'import json, sys; print(json.load(sys.stdin)["used"])'; }
 in_session bash -c 'cd m && mkdir -p main/sub/deep && head -c 200000 /dev/urandom >main/large && echo small >main/sub/small &&
     ln main/sub/small main/second && ln -s large main/link && mkfifo main/fifo && mkdir main/sub/empty && chmod 555 main/sub/deep &&
     truncate -s 1M main/holes && for i in $(seq 50); do echo $i >main/sub/n$i; done' || fail fill
 [ "$(id -u)" != 0 ] || in_session setfattr -n user.a -v b m/main/large || fail setfattr
 in_session sh -c 'cp -a m/main plain && rm -rf plain/.snap' || fail cp
+before=$(used)
 "$bypath" snap -q "$I:/main" one || fail snap
 in_session "$bypath" snap -q m/main two || fail 'snap in a session'
 "$bypath" snap -q "$I:/main" one 2>said && fail 'snap twice'
@@ -121,6 +122,8 @@ fi
 # Gone, and the space with it.
 "$bypath" drop -q "$I:/main/.snap/one" "$I:/main/.snap/three" "$I:/back" "$I:/clone" || failed=1
 same 'snapshots' "$("$bypath" ls -A "$I:/main/.snap" 2>/dev/null || "$bypath" ls "$I:/main/.snap")" ''
+# What is kept of the file that was changed would be more.
+[ "$(used)" -le $((before + 131072)) ] || { echo "$(used) bytes in use, $before before the snapshots" && failed=1; }
 same 'what is shared' "$("$bypath" dump image | grep -c 'is shared')" 0
 "$bypath" snap -q "$I:/main" last && "$bypath" drop -q "$I:/main" || failed=1
 same 'files' "$("$bypath" ls "$I:/")" ''

@@ -124,6 +124,43 @@ with open("/direct/from", "w+b") as file, open("/direct/to", "wb") as target:
     name=$whole
 }
 
+# What a daemon is asked for: as little as by the kernel. Nothing that it says is believed beyond a call, yet a call does not ask
+# twice; a search and an open are its own to refuse. Who opens by what others have open is asked about all the same.
+asked() {
+    has cc || return
+    if ! cc -O1 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -o asked "$here/asked.c" -lfuse3 -lpthread 2>m.err; then leave_out "it does not compile: $(head -1 m.err)"; return; fi
+    session --mount "fuse:./asked asked.log -f -o allow_other @:/direct,allow_other" -- python3 -c '
+import os, sys
+def asked(call):
+    before = len(open("asked.log").read().split())
+    result = call()
+    return open("asked.log").read().split()[before:], result
+def read():
+    with open("/direct/f") as file:
+        return file.read()
+words, about = asked(lambda: os.stat("/direct/f"))
+assert words == ["lookup"] and about.st_size == 9, words
+words, text = asked(read)
+assert text == "contents\n" and words[:3] == ["lookup", "open", "getattr"] and "access" not in words, words
+file = os.open("/direct/f", os.O_RDONLY)
+words, about = asked(lambda: os.fstat(file))
+assert words == ["getattr"], words
+if os.getuid() == 0:
+    for _ in "open", "closed":
+        child = os.fork()
+        if child == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                os.open("/direct/f", os.O_RDONLY)
+            except PermissionError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, _
+        if _ == "open":
+            os.close(file)' >m.out 2>&1 && pass || fail 'what it is asked' m.out
+}
+
 # copied COMMAND: copy_file_range is the daemon's, and what was read before is not shown in its place.
 copied() {
     session --mount "fuse:$1:/direct" -- python3 -c '
@@ -436,7 +473,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs s3fs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough asked static_examples by_socket gocryptfs rclone hostile archivemount sshfs s3fs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 name=leftovers
 # A program that ends without closing its namespace leaves an image's segment to the next user; the rest goes.

@@ -23,14 +23,14 @@ cd d || exit
 b ls
 b stat -c %s z
 cd ..
-cp "$(command -v busybox)" bb
-chmod 755 bb
-./bb echo from inside
-./bb sh -c './bb cat in; ./bb tar -cf t.tar d; ./bb tar -tf t.tar'
-tar -tf t.tar
-ln -s bb ls
+cp "$(command -v busybox)" busybox-copy
+chmod 755 busybox-copy
+./busybox-copy echo from inside
+./busybox-copy sh -c './busybox-copy cat in; ./busybox-copy tar -cf t.tar d; ./busybox-copy tar -tf t.tar | sort'
+tar -tf t.tar | sort
+ln -s busybox-copy ls
 ./ls d
-printf '#!./bb sh\necho script $0\n' >s
+printf '#!./busybox-copy sh\necho script $0\n' >s
 chmod 755 s
 ./s
 seq 1000 | busybox gzip >n.gz
@@ -51,4 +51,4 @@ b ln in hard
 stat -c %h in
 b dd if=in of=dd bs=1 count=3 2>/dev/null
 cat dd
-rm bb t.tar n.gz ls
+rm busybox-copy t.tar n.gz ls

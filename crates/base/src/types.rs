@@ -395,12 +395,15 @@ pub const NUMBERS_FAST: u32 = 1024;
 pub struct Thread {
     /// Lane number + 1 by image slot; 0 where none is held.
     pub lanes: [Cell<u32>; MOUNTS_MAX],
+    /// `st_dev` and id of the node that a slow file system was last asked for by name, in this call: what it has said of it
+    /// is as good as an answer of now.
+    pub looked_up: Cell<Option<(u64, u64)>>,
 }
 
 impl Thread {
     /// A thread that holds no lane.
     pub const fn new() -> Self {
-        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX] }
+        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], looked_up: Cell::new(None) }
     }
 }
 
@@ -429,6 +432,9 @@ pub struct Cx<'a> {
     /// The calling thread.
     pub thread: &'a Thread,
 }
+
+/// In an open file's flags: it was made when it was opened. The kernel has no flag of this value.
+pub const CREATED: u32 = 1 << 31;
 
 /// Bytes of zeroes that a mapping shows of a file's holes, again and again.
 pub const ZEROS: u64 = 2 << 20;

@@ -203,6 +203,12 @@ int bp_open_view(bp_ns *ns, const char *path, const void **start, size_t *len);
  * EXDEV in another mount, EOPNOTSUPP in what is no image of its own.
  */
 int bp_clone(bp_ns *ns, const char *from, const char *to);
+/*
+ * Makes a clone of a directory that nobody can change, as .snap/NAME in it: EROFS for
+ * who tries. EEXIST if there is one, EINVAL for what is no name, EOPNOTSUPP in a cache.
+ * bp_drop removes it.
+ */
+int bp_snap(bp_ns *ns, const char *path, const char *name);
 /* Removes a tree (or file): its name at once, then all that is in it. */
 int bp_drop(bp_ns *ns, const char *path);
 

@@ -157,3 +157,37 @@ fn trees_are_cloned_and_dropped() {
     assert_eq!(test.read(c"/u/d/f", 1, 0), Err(libc::ENOENT));
     assert!(test.read(c"/t/d/f", 400_000, 0).unwrap() == data);
 }
+
+/// Goal: a snapshot keeps what there was, nobody changes it, and it goes by `bp_drop`; errors are those of the header. Method: a
+/// file that changes after it was kept.
+#[test]
+fn snapshots_stay_as_they_are() {
+    let test = Fixture::new("snapshots");
+    // SAFETY: texts, and a namespace.
+    let (snap, open, drop_tree) = unsafe {
+        assert_eq!(bp_mkdir(test.ns, c"/t".as_ptr(), 0o750), 0);
+        (
+            |path: &CStr, name: &CStr| if bp_snap(test.ns, path.as_ptr(), name.as_ptr()) == 0 { 0 } else { errno() },
+            |path: &CStr| if bp_open(test.ns, path.as_ptr(), libc::O_WRONLY, 0) >= 0 { 0 } else { errno() },
+            |path: &CStr| if bp_drop(test.ns, path.as_ptr()) == 0 { 0 } else { errno() },
+        )
+    };
+    test.write(c"/t/f", 0, b"monday");
+    assert_eq!(snap(c"/t", c"one"), 0);
+    test.write(c"/t/f", 0, b"later!");
+    assert_eq!(test.read(c"/t/.snap/one/f", 6, 0).unwrap(), b"monday");
+    assert_eq!(open(c"/t/.snap/one/f"), libc::EROFS);
+    for (path, name, wanted) in [
+        (c"/t", c"one", libc::EEXIST),
+        (c"/t", c"", libc::EINVAL),
+        (c"/t", c"..", libc::EINVAL),
+        (c"/t", c"a/b", libc::EINVAL),
+        (c"/t/f", c"x", libc::ENOTDIR),
+        (c"/none", c"x", libc::ENOENT),
+    ] {
+        assert_eq!(snap(path, name), wanted, "{path:?} {name:?}");
+    }
+    assert_eq!(drop_tree(c"/t/.snap/one"), 0);
+    assert_eq!(test.read(c"/t/.snap/one/f", 1, 0), Err(libc::ENOENT));
+    assert_eq!(test.read(c"/t/f", 6, 0).unwrap(), b"later!");
+}

@@ -36,7 +36,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
 
 Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash), and
-with cache=IMG sync=backend, sync=image (for fuse: too) or sync=journal (when fsync returns), journal=PATH[:SIZE];
+with cache=IMG (an image in front of it) or cache (one for the session) sync=backend, sync=image (for fuse: too) or
+sync=journal (when fsync returns), journal=PATH[:SIZE];
 for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
 carrier=socket or carrier=memory (found out: a static daemon has a socket);
@@ -113,7 +114,7 @@ pub enum Verb {
         /// Where to: IMG:/path; parents are made, existing files replaced
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
-        /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel: found out)
+        /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel, squashfs: found out)
         #[arg(long)]
         unpack: bool,
         /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
@@ -315,6 +316,24 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Let an image that nobody uses grow larger, or less, than it was made for: by copying it
+    #[command(after_help = RESIZE_HELP)]
+    Resize {
+        /// The image
+        image: PathBuf,
+        /// How large it may grow (16M to 16T)
+        #[arg(value_parser = size::parse_image)]
+        size: u64,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long)]
+        force: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Say nothing but errors
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Make an image of the format version before one of today's, in place; nobody may use it meanwhile
     Upgrade {
         /// The image
@@ -331,8 +350,9 @@ pub enum Verb {
     },
     /// Show size, use, promises and users of an image
     Info {
-        /// The image
-        image: PathBuf,
+        /// The image; IMG:/PATH, or a path where it is mounted: what the files there take
+        #[arg(value_name = "IMG[:/PATH]")]
+        image: OsString,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -492,6 +512,13 @@ Examples:
 
 There is no way back. Directories of the caller's that may not be written to are no obstacle. What no other file shares is
 free again when it returns.";
+
+const RESIZE_HELP: &str = "\
+Examples:
+  bypath resize work.img 20G
+
+A new image is made beside the old one (work.img.resize), which needs room for both, and takes its name when it is whole; stopped or
+killed before, the old one is as it was. Kept: everything but inode numbers and the times of birth and change.";
 
 const PACK_HELP: &str = "\
 Examples:

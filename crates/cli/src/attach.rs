@@ -80,7 +80,10 @@ pub fn host(path: &Path) -> Result<(Option<Host>, bool)> {
 /// A private copy of the image at `path`, in memory, which nobody can change.
 /// Refused if a living process uses the image.
 pub fn copied(path: &Path) -> Result<Attached> {
-    private(path, false).map_err(|error| refused(path, error))
+    private(path, false).map_err(|error| match error {
+        AttachError::BeingWritten => Failure::new(format!("{}: processes use it; end them first", path.display())),
+        other => refused(path, other),
+    })
 }
 
 /// The same of an image that is in use, perhaps by another machine: good for a rough look.

@@ -83,6 +83,11 @@ impl Tree {
         }
     }
 
+    /// The image itself.
+    pub fn image(&self) -> Option<&'static engine::Fs> {
+        self.attached.map(|attached| attached.fs)
+    }
+
     /// The context of a call. Modes are given in full, so no mask applies.
     pub fn cx(&self) -> Cx<'_> {
         let (privileged, within) = (self.is_privileged(), self.is_root && !ids::is_initial());

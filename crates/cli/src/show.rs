@@ -30,6 +30,11 @@ pub struct Entry {
     atime_ns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     btime_ns: Option<i64>,
+    /// Bytes of its blocks that no other file has, and that others have too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared: Option<u64>,
 }
 
 impl Entry {
@@ -52,6 +57,8 @@ impl Entry {
             ctime_ns: attr.ctime,
             atime_ns: attr.atime,
             btime_ns: attr.btime,
+            own: None,
+            shared: None,
         }
     }
 }

@@ -27,7 +27,7 @@ impl Fs {
     }
 
     #[inline(always)]
-    fn attr_of(&self, cx: &Cx, node: Node, cachelet: &Cachelet) -> Result<Attr> {
+    pub(crate) fn attr_of(&self, cx: &Cx, node: Node, cachelet: &Cachelet) -> Result<Attr> {
         let snapshot = self.snapshot(cx, cachelet, node.id)?;
         let mut attr = Attr {
             ino: self.ino(node.id),

@@ -8,6 +8,9 @@
 //! of these waits in vain, which many that are worth it make up for, the last two one after
 //! the other, and it is over: then a spin is hardly one, and only once in a while (the rarer,
 //! the more often that was in vain) a long one is tried, to see whether times have changed.
+//!
+//! Who loses the processor while it spins has spent its share of it: it will be late with all that follows, where a
+//! sleeper that is woken is let in at once. So that is over at once too, whatever came of that spin.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pm::clock;
@@ -22,6 +25,8 @@ const LEAST: u32 = 8;
 const ENOUGH: u32 = 4;
 /// So many that were worth it make up for one in vain: what that takes from the others who want the processor is more than a sleep.
 const WEIGHT: u32 = 16;
+/// So long between two looks at the clock, and somebody else had the processor meanwhile: an interrupt takes less.
+const TAKEN_NS: i64 = 200_000;
 /// After how many short ones in vain a long one is tried: at first, and at most.
 const TRY: u32 = 16;
 const TRY_MAX: u32 = 1024;
@@ -67,8 +72,13 @@ impl AdaptiveSpin {
             self.left.store(left - 1, Relaxed);
             return None;
         }
-        let found = spin_for(MOST_NS, done, now);
+        let (found, is_taken) = spin_for(MOST_NS, done, now);
         let vain = self.vain.load(Relaxed);
+        if is_taken {
+            self.vain.store((ENOUGH - 1) * WEIGHT, Relaxed);
+            self.rest();
+            return found;
+        }
         if found.is_some() {
             // A store only where it says something new: the word is shared.
             if vain != 0 {
@@ -84,29 +94,46 @@ impl AdaptiveSpin {
         self.vain.store(vain.min((ENOUGH - 1) * WEIGHT), Relaxed);
         // That is: the last but one was in vain too.
         if vain >= ENOUGH * WEIGHT {
-            let wait = self.wait.load(Relaxed);
-            self.left.store(wait, Relaxed);
-            self.wait.store((wait * 2).min(TRY_MAX), Relaxed);
+            self.rest();
         }
         None
     }
+
+    /// Short ones for a while, the next time for twice as long.
+    fn rest(&self) {
+        let wait = self.wait.load(Relaxed);
+        self.left.store(wait, Relaxed);
+        self.wait.store((wait * 2).min(TRY_MAX), Relaxed);
+    }
 }
 
-/// Spins until `done` gives something, `ns` nanoseconds at most.
-pub fn spin_for<T>(ns: i64, mut done: impl FnMut() -> Option<T>, mut now: impl FnMut() -> i64) -> Option<T> {
+/// Spins until `done` gives something, `ns` nanoseconds at most; and whether somebody else had the processor meanwhile.
+pub fn spin_for<T>(ns: i64, mut done: impl FnMut() -> Option<T>, mut now: impl FnMut() -> i64) -> (Option<T>, bool) {
     let mut until = i64::MAX;
+    let mut last = None;
     loop {
+        let mut found = None;
         for _ in 0..LOOK {
-            if let Some(found) = done() {
-                return Some(found);
+            found = done();
+            if found.is_some() {
+                break;
             }
             core::hint::spin_loop();
         }
+        // Most answers come before the first look.
+        if found.is_some() && last.is_none() {
+            return (found, false);
+        }
         let time = now();
-        if time > until {
-            return None;
+        let is_taken = last.is_some_and(|last| time - last > TAKEN_NS);
+        if is_taken {
+            return (found.or_else(done), true);
+        }
+        if found.is_some() || time > until {
+            return (found, false);
         }
         until = until.min(time + ns);
+        last = Some(time);
     }
 }
 
@@ -142,6 +169,26 @@ mod tests {
         assert!(answers(&spin, MOST_NS - 100), "kept");
         assert!((1..ENOUGH).all(|_| !answers(&spin, MOST_NS * 2)), "too late");
         assert!((0..100).all(|_| answers(&spin, MOST_NS / 2)), "kept");
+    }
+
+    /// Goal: who has lost the processor in a spin does not spin on, and few are tried while that happens, though each is answered.
+    #[test]
+    fn loses_the_processor() {
+        let spin = AdaptiveSpin::new();
+        let mut all = 0;
+        for n in 0..4096u32 {
+            let (rounds, time) = (Cell::new(0u32), Cell::new(0i64));
+            let done = || {
+                rounds.set(rounds.get() + 1);
+                // The other side runs in our place, and has answered when we are let in again.
+                time.set(time.get() + if rounds.get() == LOOK * 2 { TAKEN_NS * 5 } else { 10 });
+                (rounds.get() > LOOK * 2).then_some(())
+            };
+            let found = spin.spin_by(done, || time.get());
+            assert!(n != 0 || found.is_some());
+            all += rounds.get();
+        }
+        assert!(all / 4096 < LOOK / 4, "{} rounds a call", all / 4096);
     }
 
     /// Goal: where others want the processor, so that two of four answers come too late, few are waited for; and

@@ -8,6 +8,11 @@
 //! would be woken beside it, does not sleep meanwhile: an idle processor may take a fifth of a millisecond to
 //! come. If the others are busy that costs both a few turns; it is done ten times in a second at most, unless so many
 //! requests were met apart since the last time that it has paid.
+//!
+//! Where neither spinning nor yielding is worth it, since others want the processors, both sleep, and being
+//! together is what costs least: who wakes a sleeper of another processor sends for it, and waits in its queue. The kernel's
+//! FUSE has that by the way it wakes. So a daemon's thread that has woken its client elsewhere several times, one after
+//! the other, goes to where he was.
 
 use super::adaptive_spin::spin_for;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -23,6 +28,11 @@ const AGAIN_NS: i64 = 100_000_000;
 const PAID: u32 = 2048;
 /// How long a client stays awake for a daemon that leaves.
 const AWAKE_NS: i64 = 1_000_000;
+
+/// So many clients are woken elsewhere, one after the other, before a daemon goes there.
+const ELSEWHERE: u32 = 8;
+/// Nanoseconds between two times.
+const JOIN_AGAIN_NS: i64 = 10_000_000;
 
 /// Said instead of a place: 0 that there is none, for nobody yields; 1 that it is not known.
 pub const NOWHERE: u32 = 0;
@@ -41,6 +51,15 @@ pub struct CoLocation {
     left_ns: AtomicI64,
     /// Requests that came to a daemon apart since then.
     apart: AtomicU32,
+    /// Clients that a daemon has woken elsewhere, one after the other.
+    elsewhere: AtomicU32,
+    /// When it went to one last.
+    joined_ns: AtomicI64,
+}
+
+/// What a client says who is about to sleep.
+pub fn here() -> u32 {
+    processor::number().map_or(SOMEWHERE, |number| number.saturating_add(FIRST))
 }
 
 impl CoLocation {
@@ -50,6 +69,8 @@ impl CoLocation {
             place: AtomicU32::new(SOMEWHERE),
             left_ns: AtomicI64::new(i64::MIN / 2),
             apart: AtomicU32::new(0),
+            elsewhere: AtomicU32::new(0),
+            joined_ns: AtomicI64::new(i64::MIN / 2),
         }
     }
 
@@ -63,7 +84,7 @@ impl CoLocation {
         let times = self.times.load(Relaxed).wrapping_add(1);
         self.times.store(times, Relaxed);
         if times.is_multiple_of(SAY) {
-            self.place.store(processor::number().map_or(SOMEWHERE, |number| number.saturating_add(FIRST)), Relaxed);
+            self.place.store(here(), Relaxed);
         }
     }
 
@@ -73,6 +94,25 @@ impl CoLocation {
         let times = self.times.load(Relaxed) + 1;
         self.times.store(times % STAY, Relaxed);
         times == STAY && place >= FIRST && self.leave(place - FIRST, leaving)
+    }
+
+    /// A daemon's thread has woken a client who fell asleep at `place`. Whether it has gone there.
+    pub fn woke(&self, place: u32) -> bool {
+        if place < FIRST || processor::number() == Some(place - FIRST) {
+            self.elsewhere.store(0, Relaxed);
+            return false;
+        }
+        let times = self.elsewhere.load(Relaxed) + 1;
+        self.elsewhere.store(times % ELSEWHERE, Relaxed);
+        if times < ELSEWHERE {
+            return false;
+        }
+        let now = clock::monotonic();
+        let is_soon = now - self.joined_ns.load(Relaxed) < JOIN_AGAIN_NS;
+        if !is_soon {
+            self.joined_ns.store(now, Relaxed);
+        }
+        !is_soon && processor::join(place - FIRST)
     }
 
     /// A request has come while a daemon's thread spun.
@@ -98,7 +138,7 @@ impl CoLocation {
 /// Waits for `done` as a client whose daemon goes to another processor.
 #[cold]
 pub fn stay_awake<T>(done: impl FnMut() -> Option<T>) -> Option<T> {
-    spin_for(AWAKE_NS, done, clock::monotonic)
+    spin_for(AWAKE_NS, done, clock::monotonic).0
 }
 
 #[cfg(test)]
@@ -136,5 +176,21 @@ mod tests {
             daemon.left_ns.load(Relaxed) != once
         }));
         assert_eq!(daemon.apart.load(Relaxed), 0);
+    }
+
+    /// Goal: who wakes its clients elsewhere several times, one after the other, goes there, not sooner and not again at once.
+    /// Method: one thread, which says where it is not.
+    #[test]
+    fn goes_to_who_sleeps() {
+        let daemon = CoLocation::new();
+        // A processor that nobody has: it can't go there, but for a time it will not try again.
+        let nowhere = FIRST + 100_000;
+        assert!((0..ELSEWHERE * 2).all(|_| !daemon.woke(SOMEWHERE)));
+        assert!((1..ELSEWHERE).all(|_| !daemon.woke(nowhere)) && daemon.joined_ns.load(Relaxed) < 0);
+        assert!(!daemon.woke(nowhere) && daemon.joined_ns.load(Relaxed) > 0);
+        let once = daemon.joined_ns.load(Relaxed);
+        assert!((0..ELSEWHERE * 4).all(|_| !daemon.woke(nowhere)));
+        let again = daemon.joined_ns.load(Relaxed);
+        assert!(again == once || again - once >= JOIN_AGAIN_NS);
     }
 }

@@ -32,7 +32,7 @@ fn unsupported<T>(result: Result<T>) -> Result<T> {
 }
 
 /// The same where there is nothing to do then.
-fn needless(result: Result<()>) -> Result<()> {
+pub(super) fn needless(result: Result<()>) -> Result<()> {
     match result {
         Err(Error::Posix(Errno::ENOSYS)) => Ok(()),
         other => other,
@@ -106,9 +106,11 @@ impl LowerFs for FuseClient {
         if want & X != 0 && kind == Kind::Regular && attr()?.mode & 0o111 == 0 {
             return posix(Errno::EACCES);
         }
-        let mut message = Message::new();
-        message.word32(u32::from(want)).word32(0);
-        needless(self.ask_nothing(cx, ACCESS, self.key(s, cx, node)?, [message.bytes(), b"", b""]))
+        self.ask_access(cx, self.key(s, cx, node)?, want)
+    }
+
+    fn permits(&self, s: &SessionCache, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        self.may_go_on(s, cx, node, want, attr)
     }
 
     fn checks_search(&self) -> bool {
@@ -293,6 +295,9 @@ impl LowerFs for FuseClient {
         let key = self.key(s, cx, node)?;
         let (asks, bits) = (self.opens_ask(), self.open_bits(s, node, key.incarnation)?);
         let missing = wanted & !bits;
+        if flags & base::CREATED == 0 {
+            self.may_share(cx, key, wanted, bits)?;
+        }
         match missing & (FOR_READ | FOR_WRITE) {
             0 if asks && missing == 0 => self.ask_open(s, cx, node, key)?,
             0 => {}

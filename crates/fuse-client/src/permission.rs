@@ -1,7 +1,10 @@
 //! Permission, where a daemon leaves it to us (`default_permissions`).
 
+use super::call::Message;
+use super::handles::{FOR_APPEND, FOR_READ, FOR_WRITE};
+use super::lower::needless;
 use super::protocol::*;
-use super::{FuseClient, posix};
+use super::{FuseClient, Key, posix};
 use base::{Attr, Cx, Errno, Kind, Node, R, Result, SetAttr, SetTime, W, X};
 use core::sync::atomic::Ordering::Relaxed;
 use session::SessionCache;
@@ -14,7 +17,7 @@ impl FuseClient {
             return posix(Errno::ENOENT);
         }
         if self.checks_permission() {
-            let (attr, _) = self.attr(s, cx, dir)?;
+            let attr = self.rights(s, cx, dir)?;
             if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W | X) {
                 return posix(Errno::EACCES);
             }
@@ -22,12 +25,62 @@ impl FuseClient {
         self.writable()
     }
 
+    /// Attributes of a directory, of which type, mode and owner are fresh.
+    fn rights(&self, s: &SessionCache, cx: &Cx, dir: Node) -> Result<Attr> {
+        if let Some(attr) = s.rights(dir)? {
+            return Ok(attr);
+        }
+        let asked = s.moment();
+        let (attr, ns) = self.attr(s, cx, dir)?;
+        s.set_attr(dir, &attr, ns, asked)?;
+        Ok(attr)
+    }
+
+    /// As the kernel has it: a search, and an open of a file, is the daemon's to refuse when it is asked for that.
+    pub(super) fn may_go_on(
+        &self,
+        s: &SessionCache,
+        cx: &Cx,
+        node: Node,
+        want: u16,
+        attr: &dyn Fn() -> Result<Attr>,
+    ) -> Result<()> {
+        let is_refused_later = match s.get(node)?.kind() {
+            Kind::Regular => want & X == 0,
+            Kind::Directory => want == X,
+            _ => false,
+        };
+        if !is_refused_later || self.checks_permission() {
+            return self.access(s, cx, node, want, attr);
+        }
+        if want & W != 0 { self.writable() } else { Ok(()) }
+    }
+
+    /// Who opens a file by what others have open (`bits`), so that the daemon does not hear of it, is asked about all the same.
+    pub(super) fn may_share(&self, cx: &Cx, key: Key, wanted: u32, bits: u32) -> Result<()> {
+        let to_write = FOR_WRITE | FOR_APPEND;
+        let reads = wanted & bits & FOR_READ != 0;
+        let writes = wanted & to_write != 0 && bits & to_write != 0;
+        if self.checks_permission() || !reads && !writes {
+            return Ok(());
+        }
+        let want = if reads { R } else { 0 } | if writes { W } else { 0 };
+        self.ask_access(cx, key, want)
+    }
+
+    /// Asks the daemon; one that knows no such question refuses nothing.
+    pub(super) fn ask_access(&self, cx: &Cx, key: Key, want: u16) -> Result<()> {
+        let mut message = Message::new();
+        message.word32(u32::from(want)).word32(0);
+        needless(self.ask_nothing(cx, ACCESS, key, [message.bytes(), b"", b""]))
+    }
+
     /// Whether a name of a sticky directory may be taken away.
     pub(super) fn sticky_allows(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         if !self.checks_permission() || cx.cred.privileged {
             return Ok(());
         }
-        let (parent, _) = self.attr(s, cx, dir)?;
+        let parent = self.rights(s, cx, dir)?;
         if parent.mode & 0o1000 == 0 || parent.uid == cx.cred.uid {
             return Ok(());
         }

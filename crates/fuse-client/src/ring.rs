@@ -187,7 +187,9 @@ struct Slot {
     incarnation: AtomicU32,
     /// The client yields before it sleeps, and so may the daemon: where ([`CoLocation::place`]).
     yields: AtomicU32,
-    reserved2: [AtomicU32; 7],
+    /// Where the client is who sleeps, as far as he knows.
+    slept_at: AtomicU32,
+    reserved2: [AtomicU32; 6],
 
     /// Which request was answered, and how long the answer is ([`answered`]): a hint for who spins, written
     /// last, when `state` says so too.
@@ -238,6 +240,9 @@ pub struct Ring {
     co_location: CoLocation,
     /// Where the client is who was answered last, was awake, and yields: his next request may come soon. Else `NOWHERE`.
     met_at: AtomicU32,
+    /// Whether who was answered last had to be woken: spinning for his next request would keep him from running where he is
+    /// woken beside us, and would be in vain for as long as that takes elsewhere.
+    roused: AtomicU32,
     hint: AtomicU32,
 }
 
@@ -285,6 +290,7 @@ impl Ring {
             yielding: Yielding::new(),
             co_location: CoLocation::new(),
             met_at: AtomicU32::new(NOWHERE),
+            roused: AtomicU32::new(0),
             hint: AtomicU32::new(0),
         })
     }

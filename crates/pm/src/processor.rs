@@ -1,4 +1,4 @@
-//! Processors, and leaving one.
+//! Processors, leaving one, and going to one.
 
 use crate::call;
 use crate::sys::abi;
@@ -31,6 +31,25 @@ pub fn leave(number: u32) -> bool {
     set(&others) && set(&all)
 }
 
+/// This thread goes to a processor, and may run on all the others again at once. False if it may not run there.
+pub fn join(number: u32) -> bool {
+    let mut all = [0u64; WORDS];
+    // SAFETY: writes as many bytes as there are, at most.
+    let Ok(len) = (unsafe { call!(abi::__NR_sched_getaffinity, 0, size_of_val(&all), all.as_mut_ptr()) }) else { return false };
+    let mut one = [0u64; WORDS];
+    let at = number as usize / 64;
+    match (all.get(at), one.get_mut(at)) {
+        (Some(may), Some(word)) => *word = may & 1 << (number % 64),
+        _ => return false,
+    }
+    if one == [0; WORDS] {
+        return false;
+    }
+    // SAFETY: reads as many bytes as the kernel has written.
+    let set = |mask: &[u64; WORDS]| unsafe { call!(abi::__NR_sched_setaffinity, 0, len, mask.as_ptr()) }.is_ok();
+    set(&one) && set(&all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +73,16 @@ mod tests {
             assert_eq!(may_run_on(), before);
         }
         assert!(!leave(u32::MAX) || !is_alone);
+    }
+
+    /// Goal: who may run on a processor gets there, and may run on all others after that.
+    #[test]
+    fn joins() {
+        let before = may_run_on();
+        let first = before.0.iter().flat_map(|word| (0..64).map(move |bit| word >> bit & 1)).position(|bit| bit == 1);
+        // The kernel may move this thread before the look.
+        assert!((0..100).any(|_| join(first.unwrap() as u32) && number() == Some(first.unwrap() as u32)));
+        assert_eq!(may_run_on(), before);
+        assert!(!join(u32::MAX));
     }
 }

@@ -335,7 +335,7 @@ impl Process {
 impl Process {
     #[inline(never)]
     fn read_direct(&self, thread: &ThreadState, file: &OpenFile, offset: u64, into: UserSlice) -> isize {
-        word(file.mount.backend.read_one(&self.cx(thread), file.node, offset, into))
+        word(file.mount.backend.read_one(&self.cx_of_data(thread), file.node, offset, into))
     }
 
     #[inline(never)]
@@ -343,7 +343,7 @@ impl Process {
         if offset > isize::MAX as usize - COUNT_MAX {
             return None;
         }
-        written(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from))
+        written(file.mount.backend.write_one(&self.cx_of_data(thread), file.node, offset as u64, from))
     }
 
     #[inline(never)]

@@ -223,6 +223,14 @@ impl Process {
     /// The context of a call by this thread; something must have been mounted.
     #[inline]
     pub fn cx<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
+        // What an earlier call was told is not this one's.
+        thread.thread.looked_up.set(None);
+        self.cx_of_data(thread)
+    }
+
+    /// The same, of a call that moves an open file's contents and looks at no attributes.
+    #[inline]
+    pub(crate) fn cx_of_data<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
         if base::ids::is_unmapped() {
             // It may have got its maps by now, of which nobody is told.
             self.credentials_changed();

@@ -43,6 +43,7 @@ impl ThreadState {
     /// From now on it is a fresh one with this room.
     pub fn begin(&self, room: &'static mut Room) {
         self.thread.lanes.iter().for_each(|lane| lane.set(0));
+        self.thread.looked_up.set(None);
         self.retry.set(false);
         self.room.set(Some(room));
     }

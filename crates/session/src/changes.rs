@@ -31,6 +31,8 @@ pub(super) enum Of {
     Part,
     /// Something written, so perhaps the end.
     End,
+    /// Type, mode or owner.
+    Rights,
 }
 
 impl SessionCache {

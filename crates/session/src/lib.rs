@@ -62,7 +62,7 @@ const OWNERS: usize = 256;
 /// Words that tell when something of a kind last changed.
 const WORDS: u64 = 4096;
 /// Kinds of changes.
-const KINDS: u64 = 4;
+const KINDS: u64 = 5;
 
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
@@ -70,7 +70,7 @@ const NONSENSE: u32 = 64;
 /// So long a process of another PID namespace may have a word.
 const UNTOLD_NS: i64 = 10_000_000_000;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL8");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL9");
 
 const PROCESSES_AT: u64 = 4096;
 const MUTEXES_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;

@@ -45,6 +45,11 @@ pub trait LowerFs: Sync {
     /// See `Backend::access`. `attr` tells attributes, if they are needed.
     fn access(&self, s: &SessionCache, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()>;
 
+    /// See `Backend::permits`.
+    fn permits(&self, s: &SessionCache, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        self.access(s, cx, node, want, attr)
+    }
+
     /// Whether a step of a walk needs search permission by the directory's attributes.
     fn checks_search(&self) -> bool {
         false

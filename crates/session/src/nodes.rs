@@ -3,7 +3,8 @@
 //! A node is a name in a directory (`parent`, `name`), found through a hash over
 //! both; what it was the lower file system's name for is its `key` (a FUSE node id, an inode
 //! number). Another name of the same file is another node with the same key.
-//! An entry is believed until `entry_until`, its attributes until `attr_until`.
+//! An entry is believed until `entry_until`, its attributes until `attr_until`. A directory in which a name is made or goes
+//! has other times then, but who may do what there is believed until `rights_until`.
 
 mod chains;
 mod fast;
@@ -86,7 +87,8 @@ pub struct Record {
     attr_asked: AtomicU64,
     /// Its place among the changes of nodes: when it was first entered under this name.
     named_at: AtomicU64,
-    reserved: [AtomicU64; 4],
+    rights_until: AtomicU64,
+    reserved: [AtomicU64; 3],
     name: [AtomicU64; 32],
 }
 
@@ -132,6 +134,13 @@ impl Record {
         let times = [attr.atime, attr.mtime, attr.ctime, attr.btime.unwrap_or(i64::MIN)];
         self.times.iter().zip(times).for_each(|(word, time)| word.store(time as u64, Relaxed));
         self.attr_until.store(until, Relaxed);
+        self.rights_until.store(until, Relaxed);
+    }
+
+    /// Nothing of its attributes is believed any more.
+    fn doubt_attr(&self) {
+        self.attr_until.store(0, Relaxed);
+        self.rights_until.store(0, Relaxed);
     }
 
     /// What a `stat` shows; `device` where the lower file system says none.
@@ -328,10 +337,40 @@ impl SessionCache {
         fresh && now < record.attr_until.load(Relaxed)
     }
 
+    /// Whether a node's type, mode and owner may still be believed.
+    #[inline(always)]
+    fn has_rights(&self, record: &Record, now: u64) -> bool {
+        let fresh = record.attr_asked.load(Relaxed) >= self.last_change(Of::Rights, record.key.load(Relaxed));
+        fresh && now < record.rights_until.load(Relaxed)
+    }
+
+    /// Attributes of which type, mode and owner may still be believed.
+    pub fn rights(&self, node: Node) -> Result<Option<Attr>> {
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        Ok(self.has_rights(record, Self::now()).then(|| record.get_attr()))
+    }
+
+    /// Attributes of a node that the caller has just looked up, if none of us has changed them since.
+    pub fn attr_looked_up(&self, node: Node) -> Result<Option<Attr>> {
+        if let Some(attr) = self.attr_fast(node) {
+            return Ok(Some(attr));
+        }
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        let fresh = record.attr_asked.load(Relaxed) >= self.last_change(Of::Attributes, record.key.load(Relaxed));
+        Ok(fresh.then(|| record.get_attr()))
+    }
+
     /// Attributes as they were last seen.
     pub fn last_attr(&self, node: Node) -> Result<Attr> {
         let _guard = self.lock();
         Ok(self.get(node)?.get_attr())
+    }
+
+    /// How large a file was when it was last looked at.
+    pub(super) fn last_size(&self, node: Node) -> Result<u64> {
+        Ok(self.get(node)?.size.load(Relaxed))
     }
 
     /// Puts attributes that the lower file system told when it was asked at `asked`. If they
@@ -353,12 +392,22 @@ impl SessionCache {
         let _guard = self.lock();
         let Ok(record) = self.get(node) else { return };
         self.note_change(Of::Attributes, record.key.load(Relaxed));
+        self.note_change(Of::Rights, record.key.load(Relaxed));
+        record.doubt_attr();
+    }
+
+    /// One of us has made or taken a name of this directory: its times, size and links are others, not its mode nor its owner.
+    pub fn names_changed(&self, dir: Node) {
+        let _guard = self.lock();
+        let Ok(record) = self.get(dir) else { return };
+        self.note_change(Of::Attributes, record.key.load(Relaxed));
         record.attr_until.store(0, Relaxed);
     }
 
     /// The lower file system says that attributes of what it calls `key` are others now, and `contents` perhaps.
     pub fn invalidate(&self, key: u64, contents: bool) {
         self.note_change(Of::Attributes, key);
+        self.note_change(Of::Rights, key);
         if contents {
             self.note_change(Of::Contents, key);
         }

@@ -284,7 +284,8 @@ impl SessionCache {
         let follows = self.get(node)?.read_on.load(Relaxed) == begun;
         let in_order = within == 0 || follows;
         let from = within / PAGE * PAGE;
-        let to = if in_order { FRAME_BYTES } else { (within + into.len as u64).next_multiple_of(PAGE) };
+        let wanted = (within + into.len as u64).next_multiple_of(PAGE);
+        let to = if in_order { self.last_page(node, at).max(wanted).min(FRAME_BYTES) } else { wanted };
         let is_same = Self::is_frame_of(head, file, part)
             && self.holds_still(file.key, part, head.asked.load(Relaxed), true)
             && head.end.load(Relaxed) == NO_END;
@@ -336,6 +337,14 @@ impl SessionCache {
             fetch.read_ahead(at + FRAME_BYTES);
         }
         result
+    }
+
+    /// How much of the frame's length at `at` the file fills, it seems, up to the page in which it ends: memory costs as much as
+    /// a request. A file that has grown since it was looked at is asked for twice.
+    fn last_page(&self, node: Node, at: u64) -> u64 {
+        let size = self.last_size(node).unwrap_or(u64::MAX);
+        // One more byte: that it ends there is to be known.
+        size.saturating_sub(at).saturating_add(1).min(FRAME_BYTES).next_multiple_of(PAGE)
     }
 
     /// Takes a frame for a part of a file: the one it has, an empty one, or the one

@@ -105,6 +105,16 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     /// `ENOENT` for the root and for a removed directory.
     fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
 
+    /// As `attr`, of a node that this call's walk has found: what a look-up has just said is not asked for again.
+    fn attr_found(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.attr(cx, node)
+    }
+
+    /// As `access`, where the node is searched or opened next: a file system that refuses that itself is not asked first.
+    fn permits(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        self.access(cx, node, want)
+    }
+
     /// Attributes; needs no permission on the node.
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr>;
 
@@ -299,6 +309,11 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     fn run_at(&self, cx: &Cx, node: Node, at: u64) -> Result<Option<FileRun>> {
         let _ = (cx, node, at);
         Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Whether the node with this number, which is no directory, may have several names.
+    fn has_several_names(&self, _id: u64) -> bool {
+        true
     }
 
     /// The node with this number will soon be the source of a twin called `name` in `dir`; first said far ahead, then,

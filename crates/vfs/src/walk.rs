@@ -70,7 +70,7 @@ fn pass<B: Backend + ?Sized>(
             return Ok(Stop::Found { at, end, node: Some(*dir), slash });
         }
         if name == b"." || name == b".." {
-            backend.access(cx, *dir, X)?;
+            backend.permits(cx, *dir, X)?;
             // Where only the parent is wanted, a final `..` is refused by the caller whatever it leads to.
             if name == b".." && !(is_last && last == Last::Parent) {
                 if *dir == backend.root() {
@@ -85,7 +85,7 @@ fn pass<B: Backend + ?Sized>(
             continue;
         }
         if is_last && last == Last::Parent {
-            backend.access(cx, *dir, X)?;
+            backend.permits(cx, *dir, X)?;
             return Ok(Stop::Found { at, end, node: None, slash });
         }
         let (node, kind) = match lookup(backend, cx, *dir, name) {
@@ -116,7 +116,7 @@ fn count(text: &[u8], is_so: impl Fn(u8) -> bool) -> usize {
 
 fn lookup<B: Backend + ?Sized>(backend: &B, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
     if name.len() > NAME_MAX {
-        backend.access(cx, dir, X)?;
+        backend.permits(cx, dir, X)?;
         return Err(Error::Posix(Errno::ENAMETOOLONG));
     }
     backend.lookup_kind(cx, dir, name)

@@ -348,3 +348,20 @@ fn crowded() {
         }
     });
 }
+
+/// Goal: a short file takes the pages that it fills, and one request; one that ends with a page is known to end there; one that
+/// has grown unseen is read whole.
+#[test]
+fn short_files() {
+    for (len, pages, more) in [(5, 1, 0), (4096, 2, 0), (5000, 2, 60_000), (60_000, 15, 0), (65_536, 17, 0)] {
+        let (place, slow) = (Place::new("short"), slow(len));
+        let program = place.program(&slow);
+        slow.data.lock().unwrap().extend(vec![7; more]);
+        let all: Vec<u8> = (0..).map(|n| program.read(n * 4096, 4096)).take_while(|part| !part.is_empty()).flatten().collect();
+        assert!(all == *slow.data.lock().unwrap(), "{len} bytes");
+        if more == 0 {
+            assert_eq!(program.cached.session().page_figures().bytes, pages * 4096, "{len} bytes");
+            assert!(slow.reads.load(SeqCst) <= 1 + u32::from(len == 65_536), "{len} bytes");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
 use crate::cmd::{cache_export, print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::{over, replay as mounts_replay, writer};
+use crate::mounts::{over, own_cache, replay as mounts_replay, writer};
 use crate::size;
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
@@ -33,7 +33,13 @@ struct Shown {
 pub fn cache(what: &CacheWhat) -> Result<u8> {
     match what {
         CacheWhat::Status { place, json } => status(&image_of(place)?, *json),
-        CacheWhat::Drain { place } => drain(&image_of(place)?),
+        CacheWhat::Drain { place } => {
+            let image = image_of(place)?;
+            let image = std::path::absolute(&image).unwrap_or(image);
+            let code = drain(&image)?;
+            own_cache::remove_if_over(&image);
+            Ok(code)
+        }
         CacheWhat::Skip { place, path } => skip(&image_of(place)?, path),
         CacheWhat::Export { place, target } => export(&image_of(place)?, target),
         CacheWhat::Replay { directory, skip_missing } => replay(directory, *skip_missing),
@@ -92,6 +98,14 @@ pub fn figures(image: &Path) -> Option<Figures> {
     let figures = open.figures(image).ok();
     open.attached.leave();
     figures
+}
+
+/// Whether a cache is needed no more: nobody uses it, and the directory lacks nothing of it.
+pub fn is_over(image: &Path) -> bool {
+    let Ok(open) = open(image) else { return false };
+    let is_over = !over::is_used(&open.attached, None) && open.status(image).is_ok_and(|left| left.names + left.files == 0);
+    open.attached.leave();
+    is_over
 }
 
 /// The cache image: itself, or what the directory's marker names.

@@ -5,8 +5,8 @@
 use crate::attach;
 use crate::cmd::{mkfs, print, print_json};
 use crate::failure::Result;
-use crate::mounts::leavings;
 use crate::mounts::shared_file::{SharedFile, Whose};
+use crate::mounts::{leavings, own_cache};
 use serde::Serialize;
 use server::device;
 use std::collections::BTreeSet;
@@ -38,6 +38,7 @@ pub fn clean(json: bool) -> Result<u8> {
     sweep()?;
     let after = caches(&directory);
     gone.extend(before.difference(&after).map(|path| Gone { what: "shared file", path: path.clone() }));
+    remove_caches(&mut gone);
     remove_temporary(&mut gone);
     if json {
         return print_json(&gone).map(|()| 0);
@@ -84,6 +85,28 @@ fn stale_point(line: &[u8]) -> Option<PathBuf> {
         let point = device::unescape(mount.split(' ').nth(4).unwrap_or("").as_bytes());
         PathBuf::from(OsString::from_vec(point))
     })
+}
+
+/// Caches that sessions made for themselves. One that may hold what is nowhere else is named, and stays.
+fn remove_caches(gone: &mut Vec<Gone>) {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let Some(image) = own_cache::image_in(&entry.path()) else { continue };
+        let is_dead = own_cache::maker(&image).is_some_and(|pid| !pm::host::is_alive(pid));
+        let is_ours = entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw());
+        let is_old = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= leavings::AGE));
+        if !is_dead || !is_ours || !is_old {
+            continue;
+        }
+        if own_cache::remove_if_over(&image) {
+            gone.push(Gone { what: "cache of a session", path: image });
+        } else {
+            let shown = image.display();
+            eprintln!("bypath: {shown} stays: it is in use, or holds what is written nowhere else (bypath cache drain {shown})");
+        }
+    }
 }
 
 /// Tables of system calls and directories of FUSE daemons, of processes that are gone.

@@ -1,5 +1,6 @@
 //! `bypath clone IMG:/a IMG:/b` and `bypath drop IMG:/b`
 
+use super::crew::Pair;
 use super::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
@@ -7,6 +8,7 @@ use crate::place::Place;
 use crate::seen_as::{find, find_to_change};
 use crate::{progress, size};
 use base::Node;
+use engine::Fs;
 use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use pm::Errno;
 use serde::Serialize;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 use vfs::tree::clone::SNAPS;
+use vfs::tree::crew::Crew;
 use vfs::tree::{Failed, Tally, Trees};
 
 /// How it is said what was done.
@@ -66,7 +69,10 @@ pub fn clone(source: &OsString, target: &OsString, options: Options) -> Result<u
     let stop = stopped()?;
     let bar = progress::bar(options.quiet || options.json, "cloning", 0);
     let begun = Instant::now();
-    let cloned = with_trees(&tree, &bar, &stop, |trees| trees.clone(node, dir, &name));
+    let cloned = match tree.image().filter(|_| !source.is_cached) {
+        Some(fs) => together((&tree, fs), &bar, &stop, |trees, pair| trees.clone_with(pair, node, dir, &name)),
+        None => with_trees(&tree, &bar, &stop, None, |trees| trees.clone(node, dir, &name)),
+    };
     bar.finish_and_clear();
     let tally = cloned.map_err(|failed| refused(&source, &target, &failed))?;
     said((&source, &target), &tally, begun, options)
@@ -88,7 +94,7 @@ pub fn snap(source: &OsString, name: &OsString, options: Options) -> Result<u8> 
     let stop = stopped()?;
     let bar = progress::bar(options.quiet || options.json, "keeping", 0);
     let begun = Instant::now();
-    let kept = with_trees(&tree, &bar, &stop, |trees| trees.snap(node, name));
+    let kept = with_trees(&tree, &bar, &stop, None, |trees| trees.snap(node, name));
     bar.finish_and_clear();
     let tally = kept.map_err(|failed| refused(&source, &target, &failed))?;
     said((&source, &target), &tally, begun, options)
@@ -121,7 +127,7 @@ pub fn drop(places: &[OsString], options: Options) -> Result<u8> {
         let (dir, name) = parent(&mut tree, place)?;
         let bar = progress::bar(options.quiet || options.json, "removing", 0);
         let begun = Instant::now();
-        let removed = with_trees(&tree, &bar, &stop, |trees| trees.remove(dir, &name));
+        let removed = with_trees(&tree, &bar, &stop, None, |trees| trees.remove(dir, &name));
         bar.finish_and_clear();
         let names = removed.map_err(|failed| failure(place, &failed))?.names;
         let seconds = begun.elapsed().as_secs_f64();
@@ -133,10 +139,38 @@ pub fn drop(places: &[OsString], options: Options) -> Result<u8> {
     if options.json { print_json(&done).map(|()| 0) } else { print(b"").map(|()| 0) }
 }
 
-fn with_trees<T>(tree: &Tree, bar: &ProgressBar, stop: &AtomicBool, what: impl FnOnce(&mut Trees) -> T) -> T {
+/// With a second thread that helps.
+fn together<T>(
+    (tree, fs): (&Tree, &'static Fs),
+    bar: &ProgressBar,
+    stop: &AtomicBool,
+    what: impl FnOnce(&mut Trees, &Pair) -> T,
+) -> T {
+    let (pair, backend, cx) = (Pair::default(), tree.backend, tree.cx());
+    let cred = cx.cred;
+    std::thread::scope(|scope| {
+        if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+            scope.spawn(|| pair.work((backend, fs), cred, stop));
+        }
+        let done = with_trees(tree, bar, stop, Some(&pair), |trees| what(trees, &pair));
+        // Where it was not begun the other one waits.
+        let _ = pair.end();
+        done
+    })
+}
+
+fn with_trees<T>(
+    tree: &Tree,
+    bar: &ProgressBar,
+    stop: &AtomicBool,
+    pair: Option<&Pair>,
+    what: impl FnOnce(&mut Trees) -> T,
+) -> T {
     let mut each = |tally: &Tally| {
         if tally.names.is_multiple_of(SHOWN) && !bar.is_hidden() {
-            bar.set_message(format!("{} names, {}", HumanCount(tally.names), HumanBytes(tally.shared + tally.copied)));
+            let (names, bytes) = pair.map_or((0, 0), |pair| (pair.names.load(Relaxed), pair.bytes.load(Relaxed)));
+            let (names, bytes) = (names + tally.names, bytes + tally.shared + tally.copied);
+            bar.set_message(format!("{} names, {}", HumanCount(names), HumanBytes(bytes)));
         }
         !stop.load(Relaxed)
     };
@@ -182,7 +216,8 @@ fn refused(source: &Place, target: &Place, failed: &Failed) -> Failure {
     }
 }
 
-fn failure(place: &Place, failed: &Failed) -> Failure {
+/// What could not be done with a tree, at the path in it.
+pub fn failure(place: &Place, failed: &Failed) -> Failure {
     if failed.error.errno() == Errno::EINTR {
         return Failure::new(format!("{place}: stopped; nothing has changed")).code(130);
     }

@@ -1,15 +1,22 @@
-//! `bypath info IMG`
+//! `bypath info IMG`, `bypath info IMG:/path`
 
 use crate::attach;
+use crate::cmd::clone::failure;
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
+use crate::image::Tree;
 use crate::mounts::cache::origin_of;
+use crate::place::Place;
+use crate::seen_as::find;
 use crate::size;
 use base::{Cred, Cx, Thread};
 use engine::process::machine::Host;
-use pm::Domain;
+use pm::{Domain, Errno};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::Path;
+use vfs::tree::usage::Usage;
+use vfs::tree::{Tally, Trees};
 
 #[derive(Serialize)]
 struct Info {
@@ -113,8 +120,54 @@ impl From<base::Calls> for Calls {
     }
 }
 
+/// What a tree in an image takes.
+#[derive(Serialize)]
+struct Taken {
+    path: String,
+    /// Its own among them.
+    names: u64,
+    /// Bytes of files that no other file has.
+    own: u64,
+    /// Bytes that others have too, here or elsewhere in the image.
+    shared: u64,
+}
+
+/// Shows an image as a whole, or what a tree in it takes.
+pub fn info(what: &OsString, json: bool) -> Result<u8> {
+    let path = Path::new(what);
+    // A file is an image, wherever it lies; what else names a place in one is that.
+    if !path.metadata().is_ok_and(|found| !found.is_dir())
+        && let Ok(place) = find(what)
+        && place.image.as_os_str() != what.as_os_str()
+    {
+        return taken(&place, json);
+    }
+    of_image(path, json)
+}
+
+/// Shows what a file, or all files below a directory, take: their own, and what they share.
+fn taken(place: &Place, json: bool) -> Result<u8> {
+    let mut tree = Tree::attach_to_read_at(place)?;
+    let node = tree.find(place, true)?;
+    let mut each = |_: &Tally| true;
+    let usage = Trees { backend: tree.backend, cx: &tree.cx(), each: &mut each }.usage(node);
+    let Usage { names, own, shared } = usage.map_err(|failed| match failed.error.errno() {
+        Errno::EOPNOTSUPP => {
+            Failure::new(format!("{place}: files of a cache share nothing with the directory behind it; use du"))
+        }
+        _ => failure(place, &failed),
+    })?;
+    if json {
+        print_json(&Taken { path: place.to_string(), names, own, shared })?;
+    } else {
+        let (own, shared) = (size::show(own), size::show(shared));
+        print(format!("path        {place}\nnames       {names}\nown         {own}, which no other file has\nshared      {shared}, which other files have too\n").as_bytes())?;
+    }
+    Ok(0)
+}
+
 /// Shows size, use, promises and users of an image.
-pub fn info(image: &Path, json: bool) -> Result<u8> {
+fn of_image(image: &Path, json: bool) -> Result<u8> {
     let (host, elsewhere) = attach::host(image)?;
     // Figures of an image in use by another machine are those of no instant.
     let attached = if elsewhere { attach::copied_beside(image)? } else { attach::attach_to_read(image)? };

@@ -8,6 +8,7 @@ mod check;
 mod clean;
 mod clone;
 mod copy;
+mod crew;
 mod diff;
 mod doctor;
 mod dump;
@@ -21,6 +22,7 @@ pub mod mkfs;
 pub mod mount;
 mod mounts;
 mod pack;
+mod resize;
 mod run;
 mod session;
 mod shrink;
@@ -66,6 +68,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Stat { places, follow, json } => stat::stat(&places, follow, json),
         Verb::Check { image, repair, yes, force, json } => check::check(&image, check::Options { repair, yes, force, json }),
         Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
+        Verb::Resize { image, size, force, json, quiet } => resize::resize(&image, size, resize::Options { force, json, quiet }),
         Verb::Shrink { image, force, json } => shrink::shrink(&image, force, json),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Stats { images, json, prometheus } => {

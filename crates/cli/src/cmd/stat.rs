@@ -8,6 +8,7 @@ use crate::seen_as::find;
 use crate::show::{self, Entry};
 use base::{Attr, Kind, Node};
 use std::ffi::OsString;
+use vfs::tree::{Tally, Trees};
 
 /// Prints all attributes of files.
 pub fn stat(places: &[OsString], follow: bool, json: bool) -> Result<u8> {
@@ -18,7 +19,10 @@ pub fn stat(places: &[OsString], follow: bool, json: bool) -> Result<u8> {
         let node = tree.find(&place, follow)?;
         if json {
             let (attr, target) = known(&tree, &place, node)?;
-            entries.push(Entry::new(&place.path, &attr, target.as_deref()));
+            let (own, shared) = taken(&tree, &attr, node).unzip();
+            let mut entry = Entry::new(&place.path, &attr, target.as_deref());
+            (entry.own, entry.shared) = (own, shared);
+            entries.push(entry);
         } else {
             one(&tree, &place, node)?;
         }
@@ -36,6 +40,13 @@ fn known(tree: &Tree, place: &Place, node: Node) -> Result<(Attr, Option<Vec<u8>
     let attr = tree.attr(place, node)?;
     let target = if attr.kind == Kind::Symlink { Some(tree.target(place, node)?) } else { None };
     Ok((attr, target))
+}
+
+/// Bytes of a file's blocks that are its own, and that others have too; nothing where that is not known.
+fn taken(tree: &Tree, attr: &Attr, node: Node) -> Option<(u64, u64)> {
+    let is_file = attr.kind == Kind::Regular;
+    let mut each = |_: &Tally| true;
+    is_file.then(|| Trees { backend: tree.backend, cx: &tree.cx(), each: &mut each }.own_and_shared(node).ok()).flatten()
 }
 
 fn one(tree: &Tree, place: &Place, node: Node) -> Result<()> {
@@ -60,6 +71,9 @@ fn one(tree: &Tree, place: &Place, node: Node) -> Result<()> {
         attr.uid,
         attr.gid,
     );
+    if let Some((own, shared)) = taken(tree, &attr, node) {
+        text.push_str(&format!(" Space: {own} its own, {shared} that other files have too\n"));
+    }
     let times =
         [("Access", Some(attr.atime)), ("Modify", Some(attr.mtime)), ("Change", Some(attr.ctime)), (" Birth", attr.btime)];
     for (label, time) in times {

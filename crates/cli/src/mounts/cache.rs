@@ -9,6 +9,7 @@ use super::spec::{Actimeo, CacheImage, JOURNAL_SIZE, Mount};
 use super::watch::Watch;
 use super::writer::Writing;
 use crate::attach::{self, How};
+use crate::cmd::cache::figures;
 use crate::cmd::cache::source_of;
 use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
@@ -160,6 +161,20 @@ impl Keeper {
     }
 }
 
+/// Another cache of the directory is mounted over it: what is below can't be reached.
+fn refuse_another(place: &Path) -> Result<()> {
+    match over::image_at(place).filter(|there| figures(there).is_some()) {
+        None => Ok(()),
+        Some(there) => {
+            let (place, there) = (place.display(), there.display());
+            Err(Failure::new(format!(
+                "{place}: a session, or a program that has gone on after one, has it behind the cache {there}: join with \
+                 cache={there}, or wait until they have ended"
+            )))
+        }
+    }
+}
+
 impl Session {
     /// Mounts the directory at `lower` behind its cache image; `shows`: the kernel is to show it too, and how the mount
     /// point is.
@@ -217,8 +232,10 @@ impl Session {
             Origin::Directory(place) => over::below(attached.fs, &image.path, over::path(place)),
             _ => None,
         };
-        if let (Origin::Directory(place), Some(through)) = (origin, &joined) {
-            (origin, source) = (Origin::Through(place, through), through);
+        match (origin, &joined) {
+            (Origin::Directory(place), Some(through)) => (origin, source) = (Origin::Through(place, through), through),
+            (Origin::Directory(place), None) => refuse_another(over::path(place))?,
+            _ => {}
         }
         let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
         let changes = changes(mount, &origin);
@@ -251,7 +268,7 @@ impl Session {
                     let place = over::path(place);
                     // Another session's holds it.
                     if !has_spare && joined.is_none() {
-                        self.spares.extend(Spare::start(&image.path, place, actimeo));
+                        self.spares.extend(Spare::start(&image.path, place, actimeo, changes != Changes::Refused));
                     }
                     Keeper::of_directory(cache, place, actimeo)
                 }

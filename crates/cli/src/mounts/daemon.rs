@@ -538,7 +538,7 @@ pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
         words.push("--posix".into());
     }
     // Whoever writes back waits for all of it at once.
-    if mount.options.close_later || mount.options.cache.is_some() || mount.options.own_cache.is_some() {
+    if mount.options.close_later || mount.options.cache.is_some() {
         words.push("--later".into());
     }
     Ok(words)

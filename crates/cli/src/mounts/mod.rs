@@ -9,7 +9,7 @@ pub mod helper;
 pub mod in_place;
 pub mod leavings;
 pub mod over;
-mod own_cache;
+pub mod own_cache;
 mod point;
 mod proxy;
 pub mod replay;
@@ -134,6 +134,13 @@ impl Session {
     }
 
     fn make(&mut self, mount: &Mount, slot: usize, whom: For) -> Result<&'static dyn Backend> {
+        if let Some(size) = mount.options.own_cache {
+            let own = OwnCache::new(size, &mount.shown_point())?;
+            let mut mount = mount.clone();
+            (mount.options.cache, mount.options.own_cache) = (Some(own.image()), None);
+            self.caches.push(own);
+            return self.make(&mount, slot, whom);
+        }
         if let Source::Image(path) = &mount.source {
             return self.make_image(mount, path, slot, whom);
         }
@@ -172,16 +179,13 @@ impl Session {
     /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
     fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
         let words = daemon::objects(mount, address)?;
-        let own = mount.options.own_cache.map(|size| OwnCache::new(size, &mount.shown_point())).transpose()?;
-        let image = own.as_ref().map(OwnCache::image).or(mount.options.cache.clone());
-        self.caches.extend(own);
-        let Some(image) = image else { return self.make_daemon(mount, &words, slot) };
+        let Some(image) = &mount.options.cache else { return self.make_daemon(mount, &words, slot) };
         let (daemon, source) = self.start_daemon(mount, &words)?;
         let mut named = vec![OsString::from(address)];
         if mount.options.posix {
             named.push(crate::cmd::cache::POSIX.trim_start().into());
         }
-        self.make_cache_of_daemon(mount, &image, daemon, (&named, &source), slot)
+        self.make_cache_of_daemon(mount, image, daemon, (&named, &source), slot)
     }
 
     /// Notes a mount point that programs without the library find as it is.
@@ -345,14 +349,19 @@ impl Drop for Session {
         while let Some(mount) = self.over.pop() {
             is_used |= mount.end();
         }
+        self.writers.clear();
+        // Programs that go on change something, and wait for it.
+        is_used |= self.images.iter().any(|image| image.fs.is_cache() && over::goes_on(image));
         if is_used {
             self.spares.iter_mut().for_each(spare::Spare::stay);
         }
-        self.writers.clear();
         for image in &self.images {
             image.leave();
         }
-        self.caches.clear();
+        match is_used && !self.spares.is_empty() {
+            true => self.caches.drain(..).for_each(OwnCache::leave),
+            false => self.caches.clear(),
+        }
         // One inside another goes first.
         while let Some(mount) = self.kernel.pop() {
             let _ = mount.end();

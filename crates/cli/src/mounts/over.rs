@@ -136,6 +136,19 @@ pub fn is_used(attached: &Attached, session: Option<u32>) -> bool {
     fs.users().any(|user| !spared.contains(&Some(user)) && pm::host::is_alive(user))
 }
 
+/// Whether programs go on to use the image without a session: with another one that does what is to be done for them.
+pub fn goes_on(attached: &Attached) -> bool {
+    let is_other_session = |user| user != std::process::id() && is_session(user);
+    is_used(attached, None) && !attached.fs.users().any(is_other_session)
+}
+
+/// Whether a process is a `bypath run`, or what does that for the C library.
+fn is_session(process: u32) -> bool {
+    let is_ours = std::fs::read_link(format!("/proc/{process}/exe")).ok() == std::fs::read_link("/proc/self/exe").ok();
+    let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    is_ours && matches!(words.split(|byte| *byte == 0).nth(1), Some(b"run" | b"session"))
+}
+
 /// A path for the program's own use.
 pub fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))

@@ -1,13 +1,14 @@
-//! Who keeps the cache of a directory fresh when `bypath run` is killed and its programs go on.
+//! Who keeps the cache of a directory fresh, and writes back, when programs go on after `bypath run`, which may have been killed.
 //!
-//! A process that does nothing but wait: its standard input says that the session has ended ([`ENDED`]), or ends without
-//! that: then it attaches the image and goes on as the server, and as the writer, until nobody else uses the image. It has its own session,
+//! A process that does nothing but wait: its standard input says that the session has ended and nobody uses the image any more
+//! ([`ENDED`]), or ends without that: then it attaches the image and goes on as the server, and as the writer, until nobody else
+//! uses it. It has its own session,
 //! so that a terminal's signals, and those for a group of processes, pass it by, and holds nothing else.
 
 use super::cache::Keeper;
-use super::over;
 use super::spec::Actimeo;
 use super::writer::Writing;
+use super::{over, own_cache};
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
@@ -19,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The session has ended in order.
+/// The session has ended in order, and its programs too.
 const ENDED: u8 = b'e';
 
 /// It, as long as the session lasts.
@@ -30,8 +31,8 @@ pub struct Spare {
 
 impl Spare {
     /// Starts it, for the image of the directory at `place`. Without one all is as with it, as long as nobody is killed.
-    pub fn start(image: &Path, place: &Path, actimeo: Actimeo) -> Option<Spare> {
-        Spare::spawn(image, place, actimeo, Stdio::null(), &[])
+    pub fn start(image: &Path, place: &Path, actimeo: Actimeo, writes: bool) -> Option<Spare> {
+        Spare::spawn(image, place, actimeo, Stdio::null(), &["--writes"][..usize::from(writes)])
     }
 
     /// The same, which has the directory open: others reach it through this process ([`Spare::through`]) for as long as
@@ -49,7 +50,7 @@ impl Spare {
         };
         // By the link: its path might lead into a mount.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("bypath").arg("cache-spare").args(flags).arg(seconds.to_string()).arg(image).arg(place).current_dir("/");
+        command.arg0("bypath").arg("cache-spare").arg(seconds.to_string()).arg(image).arg(place).args(flags).current_dir("/");
         let child = command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::null()).spawn().ok()?;
         Some(Spare { child, stays: false })
     }
@@ -84,6 +85,12 @@ pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bo
         return Ok(0);
     }
     let attached = attach::attach_as(image, How::default())?;
+    if !holds && writeback::marker::of(place).is_none() && !over::is_used(&attached, None) {
+        // Whoever went on has ended meanwhile, and left nothing.
+        attached.leave();
+        own_cache::remove_if_over(image);
+        return Ok(0);
+    }
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()), Changes::Refused)
@@ -97,5 +104,6 @@ pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bo
     Keeper::of_directory(cache, place, actimeo).run_until_alone(holds);
     drop(writing);
     attached.leave();
+    own_cache::remove_when_over(image);
     Ok(0)
 }

@@ -201,8 +201,8 @@ impl Options {
                 }
                 ("close=later" | "close=stored", _) if is_objects => options.close_later = word == "close=later",
                 ("posix", _) if is_objects => options.posix = true,
-                ("cache", _) if is_objects => options.own_cache = Some(CACHE_SIZE),
-                _ if is_objects && word.starts_with("cache=:") => {
+                ("cache", _) if is_host || is_daemon => options.own_cache = Some(CACHE_SIZE),
+                _ if (is_host || is_daemon) && word.starts_with("cache=:") => {
                     let size = size::parse_image(&word["cache=:".len()..]);
                     options.own_cache = Some(size.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
@@ -240,12 +240,12 @@ impl Options {
                     let known = match source {
                         Source::Fuse(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, carrier=memory, carrier=socket, \
-                             default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
-                             sync=image"
+                             default_permissions, allow_other, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, \
+                             sync=backend, sync=image"
                         }
                         Source::Host(_) => {
-                            "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
-                             sync=image, sync=journal, journal=PATH[:SIZE], conflict=ours, conflict=both, conflict=stop"
+                            "ro, rw, allow_other, sync=none, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, \
+                             sync=backend, sync=image, sync=journal, journal=PATH[:SIZE], conflict=ours, conflict=both, conflict=stop"
                         }
                         Source::Objects(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, posix, close=later, close=stored, \
@@ -502,6 +502,9 @@ mod tests {
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
         assert_eq!(parse("fuse:x @:/x,cache=/c.img,actimeo=9").unwrap().options.actimeo, Actimeo::Seconds(9));
+        for own in ["host:/etc:/h,cache", "host:/etc:/h,cache=:1G", "fuse:x @:/x,cache", "s3://b:/dir,cache"] {
+            assert_eq!(parse(own).unwrap().options, Options { own_cache: Some(1 << 30), ..Options::default() }, "{own}");
+        }
         let s3 = parse("s3:http://h:7070/b/p:/dir,timeout=5,spool=/var/tmp").unwrap();
         assert_eq!((s3.source, &s3.point[..]), (Source::Objects("s3:http://h:7070/b/p".into()), &b"/dir"[..]));
         assert_eq!((s3.options.timeout, s3.options.spool), (Some(5), Some("/var/tmp".into())));
@@ -543,6 +546,9 @@ mod tests {
             "host:/etc:/h,sync=never",
             "host:/etc:/h,cache=",
             "host:/etc:/h,cache=c.img:1",
+            "host:/etc:/h,cache=:1",
+            "host:/etc:/h,cache,cache=c.img",
+            "i.img:/a,cache",
             "host:/etc:/h,cache=c.img,sync=none",
             "host:/etc:/h,cache=c.img,actimeo=0",
             "host:/etc:/h,actimeo=1",

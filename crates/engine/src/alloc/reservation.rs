@@ -63,6 +63,12 @@ impl Fs {
             .ok_or_else(|| corrupt("reservation bitmap", block))
     }
 
+    /// The reservation words of the blocks of a chunk that is ready, or is being made so.
+    fn reservation_words(&self, chunk_number: u64) -> Result<&[AtomicU64]> {
+        let at = self.areas.reservations.wrapping_add(chunk_number.wrapping_mul(CHUNK_BLOCKS * 8));
+        self.segment.words(at, CHUNK_BLOCKS as usize).ok_or_else(|| corrupt("reservation bitmap", chunk_number))
+    }
+
     /// Makes a chunk usable: loads its reservations from the bitmap if nobody has yet.
     #[inline]
     pub(crate) fn ready_chunk(&self, number: u32, state: &LaneState, chunk_number: u64) -> Result<&Chunk> {
@@ -115,15 +121,15 @@ impl Fs {
         }
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
         let (blocks, usable) = (chunk_number * CHUNK_BLOCKS..(chunk_number + 1) * CHUNK_BLOCKS, self.layout.first_block()..grown);
-        for block in blocks.clone() {
-            // Blocks past the end count as taken; `catch_up` frees them later.
-            let word = if usable.contains(&block) {
-                self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire)
-            } else {
-                u64::MAX
-            };
-            self.reservation_word(block)?.store(word, Relaxed);
-        }
+        let words = self.reservation_words(chunk_number)?;
+        let first = usable.start.max(blocks.start).min(blocks.end);
+        let count = usable.end.clamp(first, blocks.end) - first;
+        let (before, rest) = words.split_at((first - blocks.start) as usize);
+        let (known, behind) = rest.split_at(count as usize);
+        let bitmap = self.words(Layout::bitmap_word(first), known.len(), "bitmap word")?;
+        // Blocks past the end count as taken; `catch_up` frees them later.
+        before.iter().chain(behind).for_each(|reserved| reserved.store(u64::MAX, Relaxed));
+        known.iter().zip(bitmap).for_each(|(reserved, word)| reserved.store(word.load(Acquire), Relaxed));
         // After the bitmap was read. These come back to the reservation bitmap when their records say so: whoever
         // gives them back waits until the chunk is ready, and does not pass it by.
         for number in 0..self.header().lanes_high.get() {
@@ -133,11 +139,7 @@ impl Fs {
                 }
             });
         }
-        let mut free = 0;
-        for block in blocks {
-            free += self.reservation_word(block)?.load(Relaxed).count_zeros();
-        }
-        chunk.free.store(free, Relaxed);
+        chunk.free.store(words.iter().map(|reserved| reserved.load(Relaxed).count_zeros()).sum(), Relaxed);
         chunk.known.store(blocks_below(chunk_number, grown), Relaxed);
         chunk.ready.store(1, Release);
         state.loading.store(0, Release);

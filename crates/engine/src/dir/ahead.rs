@@ -48,7 +48,7 @@ impl<'a> Ahead<'a> {
 impl Fs {
     /// The home bucket of a hash, by what this process knows of the index: a guess that costs nothing.
     #[inline]
-    fn known_home(&self, hash: u64) -> &Bucket {
+    pub(crate) fn known_home(&self, hash: u64) -> &Bucket {
         self.buckets.of_hash(hash).0
     }
 

@@ -96,8 +96,9 @@ impl Fs {
         }
     }
 
+    /// Fetches the edentry at an offset, if there is one.
     #[inline]
-    fn fetch_edentry(&self, slot: u64) {
+    pub(crate) fn fetch_edentry(&self, slot: u64) {
         if slot != 0
             && slot & 1 == 0
             && let Some(edentry) = self.image.at::<Edentry>(slot)

@@ -101,11 +101,15 @@ impl Fs {
         let Some((block, len)) = Root::one(word).filter(|_| !is_mapped && self.may_share(tx).is_ok()) else { return Ok(None) };
         let len = len.min(wanted);
         tx.lock_shares()?;
-        if self.share_len(block, len)? < len {
-            tx.unlock_shares();
-            return Ok(None);
-        }
-        tx.share(block, len)?;
+        let sharing = match self.sharing(block, len) {
+            Ok(sharing) if sharing.len >= len => sharing,
+            Ok(_) | Err(Error::Posix(Errno::EMLINK)) => {
+                tx.unlock_shares();
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        tx.share(&sharing, len)?;
         // What the source's last writer wrote is the new file's too: on the medium before it is.
         tx.order();
         let mark = (word & SHARED == 0).then_some(Set { word: &inode.root, value: word | SHARED });
@@ -247,7 +251,8 @@ impl Fs {
         }
         tx.lock_shares()?;
         let first = there.block + (block - there.file);
-        let mut len_blocks = self.share_len(first, want.min(there.end() - block))?;
+        let sharing = self.sharing(first, want.min(there.end() - block))?;
+        let mut len_blocks = sharing.len;
         let mut job = Job::new(tx, target, to.id)?;
         let before = self.find_extent(job.root(), file)?;
         let replaced = before.filter(|e| e.file <= file);
@@ -263,7 +268,7 @@ impl Fs {
         } else if let Some(e) = before {
             len_blocks = len_blocks.min(e.file - file);
         }
-        job.tx.share(first, len_blocks)?;
+        job.tx.share(&sharing, len_blocks)?;
         // What the source's last writer wrote is the target's too: on the medium before it is.
         job.tx.order();
         let new = Extent { file, block: first, len: len_blocks, shared: true };

@@ -1,6 +1,6 @@
 //! Where a file's bytes lie in the image, run by run: what `FIEMAP` says.
 
-use super::{block_of, blocks_for};
+use super::block_of;
 use crate::fs::{Fs, corrupt};
 use base::{Cx, FileRun, Node, Result};
 use core::sync::atomic::Ordering::Acquire;
@@ -54,18 +54,5 @@ impl Fs {
             len += more;
         }
         Ok((count != 0, len))
-    }
-
-    /// Bytes of a file's blocks that no other file has, and that others have too.
-    pub fn own_and_shared(&self, cx: &Cx, node: Node) -> Result<(u64, u64)> {
-        let (mut own, mut shared, mut at) = (0, 0, 0);
-        while let Some(run) = self.run_at(cx, node, at)? {
-            *(if run.is_shared { &mut shared } else { &mut own }) += run.len;
-            at = blocks_for(run.start + run.len) * BLOCK;
-            if run.is_last {
-                break;
-            }
-        }
-        Ok((own, shared))
     }
 }

@@ -37,6 +37,16 @@ struct Place {
     at: (u64, u64, u64),
 }
 
+/// Blocks that another extent can have too, by one record.
+pub(super) struct Sharing {
+    place: Place,
+    block: u64,
+    /// How many.
+    pub(super) len: u64,
+    /// Stretches of equal counts: how many blocks, and the count. Where there is no leaf all are 0, and none is listed.
+    runs: [(u64, u64); RUNS_MAX],
+}
+
 impl Fs {
     /// A block of the table, or 0.
     fn table_block(&self, at: u64, blocks: u64) -> Result<u64> {
@@ -131,16 +141,29 @@ impl Fs {
         Ok(first)
     }
 
-    /// How many of `len` blocks from `block` on one record can give to another extent too.
-    pub(super) fn share_len(&self, block: u64, len: u64) -> Result<u64> {
-        let mut done = 0;
-        for _ in 0..RUNS_MAX {
-            if done == len || done != 0 && (block + done).is_multiple_of(WORDS) {
-                break;
-            }
-            done += self.count_of(block + done, len - done)?.1;
+    /// What of `len` blocks from `block` on one record can give to another extent too. `EMLINK`: so many have the first
+    /// that it cannot be counted.
+    pub(super) fn sharing(&self, block: u64, len: u64) -> Result<Sharing> {
+        let place = self.place_of_count(block)?;
+        let mut sharing = Sharing { place, block, len: len.min(left_in_leaf(block)), runs: [(0, 0); RUNS_MAX] };
+        if sharing.place.leaf == 0 {
+            return Ok(sharing);
         }
-        Ok(done)
+        let counts = self.table_words(sharing.place.leaf)?.iter().skip(sharing.place.at.2 as usize).take(sharing.len as usize);
+        let (mut run, mut before) = (0, None);
+        for (done, count) in (0..).zip(counts.map(|count| count.load(Relaxed))) {
+            if count > COUNT_MAX {
+                return Err(corrupt(WHAT, sharing.place.leaf));
+            }
+            run += usize::from(before.is_some_and(|before| before != count));
+            before = Some(count);
+            let Some(run) = sharing.runs.get_mut(run).filter(|_| count < COUNT_MAX) else {
+                sharing.len = done;
+                break;
+            };
+            *run = (run.0 + 1, count);
+        }
+        if sharing.len == 0 && len != 0 { Err(Errno::EMLINK.into()) } else { Ok(sharing) }
     }
 
     /// Whether a leaf has nothing but zeros once one extent fewer has the `len` blocks from `block` on.
@@ -198,21 +221,20 @@ impl Tx<'_> {
         self.set(TABLE, 0)
     }
 
-    /// One extent more has `len` blocks from `block` on ([`Fs::share_len`]). `ENOSPC`; `EMLINK`: so many have one
-    /// that it cannot be counted.
-    pub(super) fn share(&mut self, block: u64, len: u64) -> Result<()> {
-        let (fs, place) = (self.fs, self.fs.place_of_count(block)?);
+    /// One extent more has the first `len` blocks of these, no more than it says. `ENOSPC`.
+    pub(super) fn share(&mut self, sharing: &Sharing, len: u64) -> Result<()> {
+        let Sharing { place, block, runs, .. } = sharing;
         if place.leaf == 0 {
-            return self.new_leaf(&place, len);
+            return self.new_leaf(place, len);
         }
-        let (mut at, end) = (block, block + len);
-        while at < end {
-            let (count, len) = fs.count_of(at, end - at)?;
-            if count >= COUNT_MAX {
-                return Err(Errno::EMLINK.into());
+        let (mut at, end) = (*block, block + len);
+        for (blocks, count) in runs.iter().filter(|run| run.0 != 0) {
+            let blocks = (*blocks).min(end - at);
+            if blocks == 0 {
+                break;
             }
-            self.set_counts(&place, at, len, count + 1)?;
-            at += len;
+            self.set_counts(place, at, blocks, count + 1)?;
+            at += blocks;
         }
         Ok(())
     }

@@ -154,6 +154,8 @@ impl Fs {
         let mut offset = home;
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
+            // All at once: their names lie anywhere.
+            bucket.entries.iter().for_each(|entry| self.fetch_edentry(bucket::entry_offset(entry.load(Relaxed))));
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry == 0 {

@@ -14,7 +14,7 @@ use crate::lane::record::Set;
 use crate::segment::Cachelet;
 use base::{Attr, Cx, Error, Kind, Node, PATH_MAX, R, Result, Twin};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use format::inode::{node_offset, pack_links};
+use format::inode::{node_offset, pack_links, unpack_links};
 use format::{Inode, LINE, inode, lane};
 use pm::fetch::fetch;
 use pm::{Errno, UserSlice};
@@ -42,9 +42,9 @@ impl Fs {
         match far {
             Some((dir, name)) => {
                 fetch(inode);
-                if let Ok((bucket, _)) = self.home(self.hash(node_offset(dir.id), name)) {
-                    self.image.bring(self.image.offset_of(bucket));
-                }
+                // Where it is by what is known: to ask the bucket would be to wait for it.
+                let home = self.known_home(self.hash(node_offset(dir.id), name));
+                self.image.bring(self.image.offset_of(home));
             }
             None => {
                 if let Some(cachelet) = self.cachelet((inode.cachelet.load(Relaxed) as u32).wrapping_sub(1)) {
@@ -52,6 +52,12 @@ impl Fs {
                 }
             }
         }
+    }
+
+    /// Whether a node that is no directory has several names, or may have. As its inode says, now.
+    #[inline]
+    pub fn has_several_names(&self, id: u64) -> bool {
+        self.inode(node_offset(id)).map_or(true, |inode| unpack_links(inode.links.load(Relaxed)).0 > 1)
     }
 
     /// Makes a node called `name` in `dir` as `source` of this type is. See `vfs::Backend::twin`.
@@ -85,7 +91,7 @@ impl Fs {
             Some(attr) => (attr, None),
             None => {
                 let cachelet = self.lock_node(&mut tx, cx, wanted.source).map_err(gone)?;
-                let attr = self.attr(cx, wanted.source)?;
+                let attr = self.attr_of(cx, wanted.source, cachelet)?;
                 self.is_here((cachelet, wanted.source), 0, attr.size)?;
                 (attr, Some(cachelet))
             }

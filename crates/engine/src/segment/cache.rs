@@ -221,7 +221,8 @@ impl Fs {
         for lane in (0..self.header().lanes_high.get()).filter(|lane| *lane != own) {
             let listed = &self.lane_state(lane).loading_cachelet;
             let is_loading = || {
-                let loading = self.cachelet_of_owner(listed.load(SeqCst));
+                let owner = listed.load(SeqCst);
+                let loading = if owner == 0 { None } else { self.cachelet_of_owner(owner) };
                 loading.is_some_and(|one| !core::ptr::eq(one, cachelet) && one.node.load(SeqCst) == id)
             };
             while is_loading() && wait.once(self, lane + 1) {}

@@ -264,6 +264,7 @@ impl Ring {
             return Ok(len);
         }
         let begun = clock::monotonic();
+        slot.slept_at.store(co_location::here(), Relaxed);
         let mut untaken_ns = UNTAKEN_NS;
         loop {
             slot.sleeps.store(1, SeqCst);

@@ -73,7 +73,9 @@ impl Ring {
             header.followers.fetch_sub(1, SeqCst);
             return result.map(|()| None);
         }
-        let mut found = self.spin.spin(take).inspect(|_| self.co_location.met_apart()).or_else(|| self.yield_until(header, take));
+        // Who sleeps must be woken first, on this processor perhaps.
+        let spun = if self.roused.load(Relaxed) != 0 { take() } else { self.spin.spin(take) };
+        let mut found = spun.inspect(|_| self.co_location.met_apart()).or_else(|| self.yield_until(header, take));
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
@@ -181,13 +183,17 @@ impl Ring {
         }
         // Not before: who sees it frees the slot without a look at its state.
         slot.answered.store(answered(unique, len), Release);
-        let sleeps = slot.sleeps.load(SeqCst) != 0;
+        let (sleeps, slept_at) = (slot.sleeps.load(SeqCst) != 0, slot.slept_at.load(Relaxed));
         let met_at = if sleeps { NOWHERE } else { place };
         if self.met_at.load(Relaxed) != met_at {
             self.met_at.store(met_at, Relaxed);
         }
+        if self.roused.load(Relaxed) != u32::from(sleeps) {
+            self.roused.store(u32::from(sleeps), Relaxed);
+        }
         if sleeps {
             file::wake_one(&slot.state);
+            self.co_location.woke(slept_at);
         }
         copied.map(|()| total)
     }

@@ -30,8 +30,7 @@ const KNOWN: u32 = ACCESS
     | abi::O_DIRECT
     | abi::O_LARGEFILE
     | abi::O_NOATIME;
-/// In an open file's flags: it was made when it was opened. The kernel has no flag of this value.
-pub(super) const CREATED: u32 = 1 << 31;
+pub(super) use base::CREATED;
 /// The kernel adds it to every open of a 64-bit program.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LARGEFILE: u32 = 0x8000;
@@ -207,7 +206,7 @@ impl Process {
         if flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL {
             return err(Errno::EEXIST);
         }
-        let attr = backend.attr(cx, node)?;
+        let attr = backend.attr_found(cx, node)?;
         if flags & abi::O_CREAT != 0 && attr.uid != cx.cred.uid && attr.kind != Kind::Directory {
             self.may_create_over(cx, spot, &attr)?;
         }
@@ -393,7 +392,7 @@ fn may_open(cx: &Cx, spot: &Spot, node: Node, attr: &Attr, flags: u32) -> base::
     if directory && want & W != 0 {
         return err(Errno::EISDIR);
     }
-    spot.mount.backend.access(cx, node, want)?;
+    spot.mount.backend.permits(cx, node, want)?;
     if flags & abi::O_NOATIME != 0 && cx.cred.uid != attr.uid && !cx.cred.is_privileged_over(attr.uid, attr.gid) {
         return err(Errno::EPERM);
     }

@@ -57,7 +57,7 @@ unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize
 #[inline]
 unsafe fn stat_node(cx: &Cx, backend: &dyn Backend, node: Option<Node>, slash: bool, out: usize) -> base::Result<usize> {
     let Some(node) = node else { return err(Errno::ENOENT) };
-    let attr = backend.attr(cx, node)?;
+    let attr = backend.attr_found(cx, node)?;
     if slash && attr.kind != base::Kind::Directory {
         return err(Errno::ENOTDIR);
     }
@@ -299,7 +299,7 @@ impl Process {
     /// # Safety
     /// As for [`write_statx`].
     unsafe fn statx_node(&self, cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> base::Result<usize> {
-        let attr = backend.attr(cx, node)?;
+        let attr = backend.attr_found(cx, node)?;
         // SAFETY: the caller's promise.
         unsafe { self.write_statx_of(cx, &attr, backend.device_of(node), out) }
     }

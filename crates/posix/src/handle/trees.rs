@@ -45,6 +45,25 @@ impl Process {
         }
     }
 
+    /// Calls `serve` with what a path leads to, symlinks followed.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    pub unsafe fn with_node(
+        &self,
+        thread: &ThreadState,
+        path: usize,
+        serve: impl FnOnce(&Cx, Node, &dyn Backend) -> base::Result<()>,
+    ) -> Outcome {
+        let cx = &self.cx(thread);
+        // SAFETY: the caller's promise.
+        match unsafe { self.resolve(cx, thread, 0, CWD, path, Last::Follow) } {
+            Ok(Place::Ours(spot)) => done(spot.node(cx).and_then(|node| serve(cx, node, spot.mount.backend)).map(|()| 0)),
+            Ok(_) => fail(Errno::EXDEV),
+            Err(error) => fail(error.errno()),
+        }
+    }
+
     /// Calls `serve` with the name that a path leads to, which is to go: `EBUSY` where something is mounted.
     ///
     /// # Safety

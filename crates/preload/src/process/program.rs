@@ -89,9 +89,10 @@ fn date_copy(file: i32, copy: i32) {
 pub fn settle() {
     // SAFETY: where the loader has put it.
     let Some(entry) = (unsafe { execfn(__libc_stack_end) }) else { return };
-    // SAFETY: the kernel's entry: a NUL-terminated text.
-    let told = unsafe { core::slice::from_raw_parts(*entry as *const u8, BY_NUMBER.len()) };
-    if told != BY_NUMBER {
+    // A byte at a time: a shorter text may end where the stack does, as in gVisor.
+    // SAFETY: the kernel's entry: a NUL-terminated text, which is not read beyond a byte that differs.
+    let is_by_number = || unsafe { BY_NUMBER.iter().enumerate().all(|(at, byte)| *(*entry as *const u8).add(at) == *byte) };
+    if !is_by_number() {
         return;
     }
     const ROOM: usize = COPY.len() + COPY_NAME_MAX + GONE.len();

@@ -133,7 +133,8 @@ impl SessionCache {
         }
         record.caching.store(Caching::None as u32, Relaxed);
         record.removed.store(0, Relaxed);
-        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until, &record.read_on] {
+        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until, &record.rights_until, &record.read_on]
+        {
             word.store(0, Relaxed);
         }
         record.nlink.store(1, Relaxed);
@@ -153,7 +154,7 @@ impl SessionCache {
     pub(super) fn drop_name(&self, guard: &Guard, index: u32, forget: &mut dyn FnMut(u64, u64, u32)) -> Result<()> {
         let Some(record) = self.record(index) else { return damaged() };
         self.unchain(guard, index)?;
-        record.attr_until.store(0, Relaxed);
+        record.doubt_attr();
         record.entry_until.store(Self::now().saturating_add(GRACE_NS), Relaxed);
         let state = record.state.swap(UNNAMED, Relaxed);
         if state == NEGATIVE {
@@ -189,7 +190,7 @@ impl SessionCache {
                 parent.children.fetch_add(1, Relaxed);
             }
             record.entry_until.store(0, Relaxed);
-            record.attr_until.store(0, Relaxed);
+            record.doubt_attr();
             if state != UNNAMED {
                 let mut name = [0u8; NAME_MAX];
                 let len = self.name_into(record, &mut name);

@@ -158,7 +158,7 @@ impl SessionCache {
     #[inline(always)]
     fn may_search(&self, who: &Caller, dir: &Record, now: u64) -> bool {
         let mode = dir.kind_mode.load(Relaxed);
-        self.has_attr(dir, now) && (mode & 0o111 == 0o111 || who.may_search_own(dir.uid.load(Relaxed), mode))
+        self.has_rights(dir, now) && (mode & 0o111 == 0o111 || who.may_search_own(dir.uid.load(Relaxed), mode))
     }
 }
 

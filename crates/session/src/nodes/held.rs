@@ -62,7 +62,7 @@ impl SessionCache {
         {
             record.key.store(key, Relaxed);
             record.lookups.store(1, Relaxed);
-            record.attr_until.store(0, Relaxed);
+            record.doubt_attr();
             record.incarnation.store(incarnation, Release);
         }
     }

@@ -12,6 +12,7 @@ mod below;
 mod locks;
 mod names;
 mod parts;
+mod rights;
 
 pub use below::Below;
 
@@ -60,19 +61,6 @@ impl<S: LowerFs> Cached<S> {
         |key, count, incarnation| self.lower.forget(&self.session, key, count, incarnation)
     }
 
-    fn fresh_attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        if let Some(attr) = self.session.attr(node)? {
-            return Ok(attr);
-        }
-        if let Some(attr) = self.removed_attr(node)? {
-            return Ok(attr);
-        }
-        let asked = self.session.moment();
-        let (attr, ns) = self.lower.attr(&self.session, cx, node)?;
-        self.session.set_attr(node, &attr, ns, asked)?;
-        Ok(attr)
-    }
-
     fn files(&self) -> OpenFiles<'_> {
         self.session.open_files(self)
     }
@@ -91,14 +79,14 @@ impl<S: LowerFs> Cached<S> {
     /// A name of `dir` was made or went: its attributes are others.
     fn touched(&self, dir: Node) {
         self.session.changed();
-        self.session.forget_attr(dir);
+        self.session.names_changed(dir);
     }
 
     fn remove(&self, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
         self.must_be_there(cx, dir, name, directory)?;
         let asked = self.session.moment();
         self.lower.remove(&self.session, cx, dir, name, directory)?;
-        self.session.forget_attr(dir);
+        self.session.names_changed(dir);
         if let Some(node) = self.session.removed(dir, name, asked, &mut self.forget())?
             && self.session.holds(node) == 0
         {
@@ -159,7 +147,7 @@ impl<S: LowerFs> Backend for Cached<S> {
             return posix(Errno::ENOTDIR);
         }
         if self.lower.checks_search() {
-            let attr = self.fresh_attr(cx, dir)?;
+            let attr = self.rights(cx, dir)?;
             if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X) {
                 return posix(Errno::EACCES);
             }
@@ -176,7 +164,9 @@ impl<S: LowerFs> Backend for Cached<S> {
         match self.lower.lookup(&self.session, cx, dir, name) {
             Ok(entry) => {
                 let entered = self.session.enter(dir, name, &entry, asked, &mut self.forget());
-                entered.inspect_err(|_| self.lower.forget(&self.session, entry.key, 1, entry.incarnation))
+                let node = entered.inspect_err(|_| self.lower.forget(&self.session, entry.key, 1, entry.incarnation))?;
+                cx.thread.looked_up.set(Some((self.lower.device(), node.id)));
+                Ok(node)
             }
             Err(Miss::Absent(ns)) => {
                 self.session.enter_absent(dir, name, ns, asked, &mut self.forget())?;
@@ -213,11 +203,22 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.fresh_attr(cx, node)
     }
 
+    fn attr_found(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.attr_of_walk(cx, node)
+    }
+
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        if let Some(attr) = self.removed_attr(node)? {
-            return if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) };
+        match self.removed_attr(node)? {
+            Some(attr) => rights::may(cx, &attr, want),
+            None => self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node)),
         }
-        self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node))
+    }
+
+    fn permits(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        match self.removed_attr(node)? {
+            Some(attr) => rights::may(cx, &attr, want),
+            None => self.lower.permits(&self.session, cx, node, want, &|| self.rights(cx, node)),
+        }
     }
 
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
@@ -263,7 +264,7 @@ impl<S: LowerFs> Backend for Cached<S> {
         let result = self.lower.link(&self.session, cx, node, dir, name);
         self.session.forget_attr(node);
         self.session.doubt(dir, name);
-        self.session.forget_attr(dir);
+        self.session.names_changed(dir);
         result
     }
 
@@ -284,8 +285,8 @@ impl<S: LowerFs> Backend for Cached<S> {
         }
         let asked = self.session.moment();
         self.lower.rename(&self.session, cx, (from_dir, from), (to_dir, to), mode)?;
-        self.session.forget_attr(from_dir);
-        self.session.forget_attr(to_dir);
+        self.session.names_changed(from_dir);
+        self.session.names_changed(to_dir);
         let exchange = mode == RenameMode::Exchange;
         self.session.moved((from_dir, from), (to_dir, to), exchange, asked, &mut self.forget())
     }

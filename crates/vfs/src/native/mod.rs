@@ -188,6 +188,10 @@ impl Backend for Native {
         self.0.run_at(cx, node, at)
     }
 
+    fn has_several_names(&self, id: u64) -> bool {
+        self.0.has_several_names(id)
+    }
+
     fn expect_twin(&self, id: u64, far: Option<(Node, &[u8])>) {
         self.0.expect_twin(id, far);
     }

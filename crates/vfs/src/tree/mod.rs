@@ -1,4 +1,4 @@
-//! Trees of one file system as a whole: [cloned](clone), [removed](remove), [compared](compare).
+//! Trees of one file system as a whole: [cloned](clone), [removed](remove), [compared](compare), and what they [take](usage).
 //!
 //! Each walks by nodes and names, with a stack of its own, so a tree may be as deep as it likes; what is being made or
 //! taken apart lies [aside] meanwhile.
@@ -6,7 +6,9 @@
 pub mod aside;
 pub mod clone;
 pub mod compare;
+pub mod crew;
 pub mod remove;
+pub mod usage;
 
 use crate::backend::Backend;
 use alloc::vec::Vec;
@@ -104,15 +106,23 @@ struct Names {
 impl Names {
     /// The names in a directory, as it is now. Asks for read permission.
     fn of(backend: &dyn Backend, cx: &Cx, dir: Node) -> Result<Names> {
-        backend.access(cx, dir, base::R)?;
         let mut names = Names::default();
+        names.read(backend, cx, dir)?;
+        Ok(names)
+    }
+
+    /// The same, in the place of those that were here.
+    fn read(&mut self, backend: &dyn Backend, cx: &Cx, dir: Node) -> Result<()> {
+        backend.access(cx, dir, base::R)?;
+        self.bytes.clear();
+        self.listed.clear();
+        self.at = 0;
         backend.readdir(cx, dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
-                names.push(entry.name, Listed { id: entry.id, kind: entry.kind });
+                self.push(entry.name, Listed { id: entry.id, kind: entry.kind });
             }
             true
-        })?;
-        Ok(names)
+        })
     }
 
     fn push(&mut self, name: &[u8], listed: Listed) {

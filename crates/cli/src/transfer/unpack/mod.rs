@@ -1,9 +1,11 @@
-//! From an archive into an image, member by member as they come: tar (plain, gzip, zstd) and zip, which wheels are.
+//! From an archive into an image, member by member as they come: tar (plain, gzip, zstd), zip, which wheels are, and
+//! squashfs images.
 //!
 //! Nothing of an archive lands outside the target: names lose their leading slashes, `..` is refused, and no symlink is
 //! followed on the way to a member.
 
 mod sink;
+mod squashfs;
 mod tar;
 mod zip;
 
@@ -21,6 +23,7 @@ use std::path::Path;
 /// What an archive is, by its first bytes.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const SQUASHFS: &[u8] = b"hsqs";
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 /// Read at a time.
 const BUFFER: usize = 256 << 10;
@@ -75,10 +78,11 @@ fn read<R: Read>(sink: &mut Sink, mut input: R, file: impl FnOnce(Input<R>) -> R
     let failed = |sink: &Sink, error: &std::io::Error| Failure::io(&sink.shown, error);
     input.by_ref().take(4).read_to_end(&mut head).map_err(|error| failed(sink, &error))?;
     let input = Cursor::new(head.clone()).chain(input);
-    if ZIP.contains(&&head[..]) {
+    if ZIP.contains(&&head[..]) || head == SQUASHFS {
         let mut whole = file(input)?;
         whole.rewind().map_err(|error| failed(sink, &error))?;
-        return zip::read(sink, BufReader::with_capacity(BUFFER, whole));
+        let whole = BufReader::with_capacity(BUFFER, whole);
+        return if head == SQUASHFS { squashfs::read(sink, whole) } else { zip::read(sink, whole) };
     }
     if head.starts_with(GZIP) {
         return tar::read(sink, flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, input)));
@@ -90,9 +94,9 @@ fn read<R: Read>(sink: &mut Sink, mut input: R, file: impl FnOnce(Input<R>) -> R
     tar::read(sink, BufReader::with_capacity(BUFFER, input))
 }
 
-/// A zip file's list of members stands at its end: a stream goes into a file without a name first.
+/// What lists its members elsewhere than before them: a stream goes into a file without a name first.
 fn to_file(mut input: impl Read) -> std::io::Result<File> {
-    let path = std::env::temp_dir().join(format!("bypath-zip-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("bypath-archive-{}", std::process::id()));
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     std::io::copy(&mut input, &mut file)?;

@@ -6,23 +6,39 @@
 //!     length of the image 64 | 0 32         the end
 //! ```
 //! Numbers are little-endian. What is copied is the image's blocks, not its files: restoring makes no names.
+//!
+//! The parts lie in frames of zstd's, which need nothing of each other: all processors pack and restore at once. Before each
+//! stands a frame to be skipped that says its length, as pzstd's do; so one stream of zstd's reads all of it, and one that is
+//! without these, as older versions have made, is read as a stream.
+
+mod read;
+mod write;
 
 use crate::attach;
 use crate::failure::{Failure, Result};
-use crate::progress::{self, Tally};
+use crate::progress;
 use crate::size;
-use indicatif::ProgressBar;
-use rustix::fs::{SeekFrom, seek};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 const MAGIC: &[u8; 8] = b"BYPATHPK";
 const VERSION: u32 = 1;
 /// Parts of an image; where all of one is zero it is left out.
-const PART: u64 = 64 << 10;
+const PART: usize = 64 << 10;
+/// What stands before a part.
+const PART_HEAD: usize = 12;
+/// What a frame holds of an image, and what one of high levels does, which find what is alike further away.
+const FRAME: usize = 2 << 20;
+const FRAME_HIGH: usize = 32 << 20;
+/// Before a frame: one to be skipped, of four bytes, which are the frame's length.
+const SKIPPED: [u8; 8] = *b"\x50\x2a\x4d\x18\x04\0\0\0";
+/// More processors than this only wait for each other.
+const THREADS_MAX: usize = 16;
 /// As large as an image gets (`bypath mkfs`).
 const LENGTH_MAX: u64 = 16 << 40;
 
@@ -34,7 +50,8 @@ pub fn pack(image: &Path, target: &Path, level: i32, quiet: bool) -> Result<u8> 
     let file = File::open(image).map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     let bar = progress::bar(quiet, "packing", before.blocks() * 512);
-    let written = to(target, |out| write(&file, before.len(), out, level, &bar), |error| Failure::io(target.display(), &error))?;
+    let written =
+        to(target, |out| write::parts(&file, before.len(), out, level, &bar), |error| Failure::io(target.display(), &error))?;
     bar.finish_and_clear();
     // As in a session on an image that is only read: a picture of one instant, or none.
     let check = attach::copied(image).map(|copy| copy.leave());
@@ -54,8 +71,8 @@ pub fn restore(source: &Path, image: &Path, force: bool, quiet: bool) -> Result<
         return Err(Failure::new(format!("{}: is there already; --force replaces it", image.display())));
     }
     let failed = |error: std::io::Error| Failure::new(format!("{}: broken off, or damaged: {error}", source.display()));
-    let mut input: Box<dyn Read> = if source == Path::new("-") {
-        Box::new(std::io::stdin().lock())
+    let mut input: Box<dyn Read + Send> = if source == Path::new("-") {
+        Box::new(std::io::stdin())
     } else {
         Box::new(File::open(source).map_err(|error| Failure::io(source.display(), &error))?)
     };
@@ -67,7 +84,7 @@ pub fn restore(source: &Path, image: &Path, force: bool, quiet: bool) -> Result<
     }
     let bar = progress::bar(quiet, "restoring", 0);
     let part = PathBuf::from(format!("{}.part", image.display()));
-    let written = zstd::Decoder::new(input).and_then(|input| read(input, length, &part, &bar));
+    let written = read::parts(input, length, &part, &bar);
     bar.finish_and_clear();
     let written = written.and_then(|written| std::fs::rename(&part, image).map(|()| written)).map_err(|error| {
         let _ = std::fs::remove_file(&part);
@@ -88,11 +105,11 @@ fn report(quiet: bool, what: &str, bytes: u64, begun: Instant) {
 /// Writes to a file, which is there whole or not at all, or to standard output (`-`).
 fn to(
     target: &Path,
-    write: impl FnOnce(&mut dyn Write) -> std::io::Result<u64>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<u64>,
     failed: impl Fn(std::io::Error) -> Failure,
 ) -> Result<u64> {
     if target == Path::new("-") {
-        return write(&mut std::io::stdout().lock()).map_err(failed);
+        return write(&mut std::io::stdout()).map_err(failed);
     }
     let part = PathBuf::from(format!("{}.part", target.display()));
     let written = File::create(&part)
@@ -104,61 +121,16 @@ fn to(
     })
 }
 
-/// The parts of the image that are not zero; how many bytes those are.
-fn write(image: &File, length: u64, out: &mut dyn Write, level: i32, bar: &ProgressBar) -> std::io::Result<u64> {
-    out.write_all(&[&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4], &length.to_le_bytes()].concat())?;
-    let mut packed = zstd::Encoder::new(out, level)?;
-    packed.include_checksum(true)?;
-    packed.multithread(std::thread::available_parallelism().map_or(1, |count| count.get() as u32))?;
-    let mut tally = Tally::default();
-    let (mut at, mut buffer) = (0, vec![0; PART as usize]);
-    while at < length {
-        let Ok(data) = seek(image, SeekFrom::Data(at)) else { break };
-        let end = seek(image, SeekFrom::Hole(data))?.min(length);
-        at = data;
-        while at < end {
-            let part = &mut buffer[..PART.min(end - at) as usize];
-            image.read_exact_at(part, at)?;
-            if part.iter().any(|&byte| byte != 0) {
-                packed.write_all(&at.to_le_bytes())?;
-                packed.write_all(&(part.len() as u32).to_le_bytes())?;
-                packed.write_all(part)?;
-                tally.bytes += part.len() as u64;
-            }
-            at += part.len() as u64;
-            bar.inc(part.len() as u64);
-        }
-    }
-    packed.write_all(&length.to_le_bytes())?;
-    packed.write_all(&[0; 4])?;
-    packed.finish()?;
-    Ok(tally.bytes)
-}
-
-/// The same the other way, into a new file at `path`.
-fn read(mut packed: impl Read, length: u64, path: &Path, bar: &ProgressBar) -> std::io::Result<u64> {
-    let image = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(path)?;
-    image.set_len(length)?;
-    let wrong = || std::io::Error::other("a part lies outside the image");
-    let (mut written, mut buffer, mut head) = (0, vec![0; PART as usize], [0; 12]);
-    loop {
-        packed.read_exact(&mut head)?;
-        let (at, len) = (number64(&head[..8]), number32(&head[8..]) as usize);
-        if len == 0 {
-            break;
-        }
-        let part = buffer.get_mut(..len).ok_or_else(wrong)?;
-        if at.checked_add(len as u64).is_none_or(|end| end > length) {
-            return Err(wrong());
-        }
-        packed.read_exact(part)?;
-        image.write_all_at(part, at)?;
-        written += len as u64;
-        bar.set_message(size::show(written));
-    }
-    // To the end, where the checksum is.
-    std::io::copy(&mut packed, &mut std::io::sink())?;
-    Ok(written)
+/// Has all processors do `work`, which shares what there is to do; the first failure of any.
+fn on_all_processors(work: impl Fn() -> std::io::Result<()> + Sync) -> std::io::Result<()> {
+    let others = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    thread::scope(|scope| {
+        // Where no thread can be had, this one does it all.
+        let others: Vec<_> = (0..others).filter_map(|_| thread::Builder::new().spawn_scoped(scope, &work).ok()).collect();
+        let own = work();
+        let join = |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        others.into_iter().map(join).fold(own, std::io::Result::and)
+    })
 }
 
 fn number64(bytes: &[u8]) -> u64 {
