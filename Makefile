@@ -11,7 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
@@ -176,6 +176,9 @@ system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
 	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
+# Everybody of a session with a cache killed, the process that writes back too: FS is ext4, xfs or btrfs, on a loop device.
+cache-storm: build
+	$(STEP) 'sessions with a cache, killed at random' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
 # Power failures below a cached directory whose image is kept: FS is ext4, xfs or btrfs. One process keeps all that it has mapped.
 cache-power:
 	@for seed in $$(seq 1 100 $(or $(KILLS),500)); do \

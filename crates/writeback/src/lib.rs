@@ -27,6 +27,10 @@ mod finish;
 pub mod journal;
 mod make;
 pub mod marker;
+#[cfg(feature = "mutants")]
+pub mod mutant;
+#[cfg(not(feature = "mutants"))]
+mod mutant;
 mod names;
 mod park;
 mod place;
@@ -44,6 +48,7 @@ pub use status::{Status, Waiting, removed};
 use base::{Cred, Cx, Thread};
 use below::Below;
 use cache::Cache;
+use mutant::Mutant;
 use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
@@ -256,7 +261,7 @@ impl Writer {
     /// The round before may have been cut off, by a power failure too. What it has removed is removed for good before a
     /// number of such a file is given to another; of what it has made a part may be missing, so all of it is written again.
     fn after_power(&self, mut plan: Plan) -> Result<Plan> {
-        if self.is_unsure.load(Relaxed) && !plan.is_empty() {
+        if self.is_unsure.load(Relaxed) && !plan.is_empty() && !mutant::is(Mutant::BelievedWhole) {
             self.below.sync()?;
             let ids = plan.unsure.iter().filter(|id| plan.ids.contains_key(*id));
             ids.for_each(|id| plan.nodes.entry(*id).or_default().from = Some(0));
@@ -285,6 +290,9 @@ impl Work<'_> {
                 self.remove()?;
             }
             self.times()?;
+        }
+        if mutant::is(Mutant::FreedBeforeSync) && self.failure.is_none() {
+            self.finish()?;
         }
         if sync || !self.plan.is_empty() && self.below.is_later() {
             self.before("sync")?;

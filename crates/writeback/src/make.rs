@@ -4,6 +4,7 @@
 //! cut off knows its own files again.
 
 use crate::below::{Dir, There, id_of_node, join, parked};
+use crate::mutant::{self, Mutant};
 use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
@@ -68,7 +69,7 @@ impl Work<'_> {
     }
 
     fn move_in(&mut self, (from, old): (&Dir, &[u8]), (at, name): (&Dir, &[u8]), there: Option<&There>) -> Result<()> {
-        if let Some(there) = there.filter(|_| self.outlives) {
+        if let Some(there) = there.filter(|_| self.outlives && !mutant::is(Mutant::NumberGivenTwice)) {
             self.keep_replaced((at, name), there)?;
         }
         self.before("move")?;
@@ -114,6 +115,9 @@ impl Work<'_> {
                 None => Ok(()),
             };
         };
+        if mutant::is(Mutant::NumberAfterName) {
+            self.move_in((&park, &new), (at, name), there)?;
+        }
         self.before("note")?;
         self.note_made(target, &made)?;
         self.before("written")?;
@@ -133,7 +137,16 @@ impl Work<'_> {
             self.plan.nodes.entry(target.node.id).or_default().spot = spot;
             self.plan.touched.insert(target.node.id);
         }
-        self.move_in((&park, &new), (at, name), there)
+        if mutant::is(Mutant::NumberAfterName) {
+            return Ok(());
+        }
+        self.move_in((&park, &new), (at, name), there)?;
+        if mutant::is(Mutant::DataAfterName) && target.kind == Kind::Regular {
+            self.before("late")?;
+            self.write_all(&at.open_file(name)?, target.node)?;
+            self.set_attributes(at, name, target.node)?;
+        }
+        Ok(())
     }
 
     /// Whether a directory was made by a round that was cut off, so that all that is in it is noted too: what it had done
@@ -180,6 +193,9 @@ impl Work<'_> {
         match target.kind {
             Kind::Regular => {
                 let file = park.make_file(new)?;
+                if mutant::is(Mutant::DataAfterName) {
+                    return park.stat(new);
+                }
                 if !self.write_all(&file, target.node)? {
                     return Ok(None);
                 }
@@ -197,8 +213,11 @@ impl Work<'_> {
             Kind::CharDevice => park.make_node(new, FileType::CharacterDevice, attr.rdev)?,
             Kind::BlockDevice => park.make_node(new, FileType::BlockDevice, attr.rdev)?,
         }
-        if target.kind != Kind::Directory && !self.set_attributes(park, new, target.node)? {
-            return Ok(None);
+        if target.kind != Kind::Directory {
+            self.before("set")?;
+            if !self.set_attributes(park, new, target.node)? {
+                return Ok(None);
+            }
         }
         park.stat(new)
     }

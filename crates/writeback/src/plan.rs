@@ -1,6 +1,7 @@
 //! What a round is to do: the notes, and what the tree is like at one moment.
 
 use crate::below::id_of_node;
+use crate::mutant::{self, Mutant};
 use crate::names::Facts;
 use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
@@ -222,6 +223,9 @@ impl Plan {
             let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
             let note = cache.fs().lookup(cx, log, &label).map_err(image)?;
             self.noted += 1;
+            if kind == b'd' && mutant::is(Mutant::NoteLeftOut) || kind == b'n' && mutant::is(Mutant::NameLeftOut) {
+                continue;
+            }
             match kind {
                 b'n' => {
                     self.learn(cache, note)?;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 mod daemon;
+pub mod power;
 
 use daemon::ByCalls;
 
