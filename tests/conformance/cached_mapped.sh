@@ -35,7 +35,8 @@ same 'stored by one that goes on' "$(dd if=low/g bs=1 skip=5000 count=6 status=n
 timeout 20 "$bypath" cache drain c.img >out 2>&1 && fail 'drained, though it is mapped'
 touch on
 wait_until sh -c 'timeout 20 "$0" cache drain c.img >out 2>&1' "$bypath" || fail "$(cat out)"
+wait_until sh -c '[ "$(dd if=low/g bs=1 skip=9000 count=5 status=none)" = later ]'
 same 'stored after the session' "$(dd if=low/g bs=1 skip=9000 count=5 status=none)" later
-[ ! -e low/.bypath-cache ] || fail 'the marker is there still after that'
+wait_until test ! -e low/.bypath-cache || fail 'the marker is there still after that'
 "$bypath" check c.img >out || fail "$(cat out)"
 exit $failed

@@ -27,7 +27,10 @@ impl Work<'_> {
         }
         let mut mode = None;
         if attr.kind != Kind::Symlink {
-            self.set_extended(dir, name, node)?;
+            match self.set_extended(dir, name, node) {
+                Err(_) if self.is_gone(node)? => return Ok(false),
+                set => set?,
+            }
             // A change of owner takes set-id bits away.
             if there.attr.mode != attr.mode || (uid.is_some() || gid.is_some()) && attr.mode & SET_ID != 0 {
                 mode = Some(attr.mode);

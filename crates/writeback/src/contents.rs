@@ -12,11 +12,19 @@ impl Work<'_> {
         self.find_names()?;
         let nodes: Vec<(u64, Noted)> = self.plan.nodes.iter().map(|(id, noted)| (*id, noted.clone())).collect();
         for (id, noted) in nodes {
-            let done = self.contents_of(id, &noted);
+            let done = match self.contents_of(id, &noted) {
+                Err(failure) if failure.errno == Errno::ESTALE && self.is_gone(node(id))? => Ok(()),
+                done => done,
+            };
             self.progress.done();
             self.or_cut(done)?;
         }
         Ok(())
+    }
+
+    /// Whether a node has gone from the image meanwhile, which is noted for the next round.
+    pub fn is_gone(&self, at: Node) -> Result<bool> {
+        Ok(if_there(self.cache.fs().attr(&self.cx, at))?.is_none())
     }
 
     fn contents_of(&mut self, id: u64, noted: &Noted) -> Result<()> {

@@ -164,9 +164,9 @@ impl Work<'_> {
             Kind::Directory => Ok(self.is_new(target)),
             Kind::Regular => {
                 let Some(known) = if_there(self.cache.known_if(target.node))?.flatten() else { return Ok(true) };
-                let size = self.cache.fs().attr(&self.cx, target.node).map_err(image)?.size;
+                let Some(attr) = if_there(self.cache.fs().attr(&self.cx, target.node))? else { return Ok(true) };
                 match self.cache.fs().seek(&self.cx, target.node, 0, false) {
-                    Ok(hole) => Ok(hole >= known.end.min(size)),
+                    Ok(hole) => Ok(hole >= known.end.min(attr.size)),
                     Err(_) => Ok(true),
                 }
             }

@@ -145,8 +145,16 @@ fn changes_meanwhile_behind(how: How) {
         return;
     }
     const STEPS: usize = 40;
-    let others =
-        [Unlink("new"), Rename("new", "f"), Unlink("f"), Rename("d", "d3"), Rename("f", "d/f2"), Append("big", 9), Rmdir("n")];
+    let others = [
+        Unlink("new"),
+        Rename("new", "f"),
+        Unlink("f"),
+        Rename("d", "d3"),
+        Rename("f", "d/f2"),
+        Append("big", 9),
+        Rmdir("n"),
+        Rename("f", "big"),
+    ];
     let firsts = [Create("new"), Mkdir("n"), Rename("f", "new"), Rename("d", "moved"), Write("big", 5, 9), Exchange("f", "d")];
     let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS, how);
     let mut run = 0;

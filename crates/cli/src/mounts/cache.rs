@@ -130,7 +130,7 @@ impl Keeper {
     /// Whether nobody else uses the image, but the server of its kernel mount, which waits for the same.
     fn is_alone(&self, cx: &Cx, pid: u32) -> bool {
         let fs = self.cache.fs();
-        let is_left = |server: u32| fs.users().all(|user| user == pid || user == server || !pm::host::is_alive(user));
+        let is_left = |server: u32| fs.living().all(|user| user == pid || user == server);
         self.cache.is_alone(pid) || self.holds && fs.server(cx).is_some_and(is_left)
     }
 

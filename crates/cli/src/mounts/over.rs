@@ -133,13 +133,13 @@ pub fn working_directory(over: &[PathBuf]) -> Option<PathBuf> {
 pub fn is_used(attached: &Attached, session: Option<u32>) -> bool {
     let fs = attached.fs;
     let spared = [Some(std::process::id()), session, u32::try_from(fs.cache_keeper()).ok()];
-    fs.users().any(|user| !spared.contains(&Some(user)) && pm::host::is_alive(user))
+    fs.living().any(|user| !spared.contains(&Some(user)))
 }
 
 /// Whether programs go on to use the image without a session: with another one that does what is to be done for them.
 pub fn goes_on(attached: &Attached) -> bool {
     let is_other_session = |user| user != std::process::id() && is_session(user);
-    is_used(attached, None) && !attached.fs.users().any(is_other_session)
+    is_used(attached, None) && !attached.fs.living().any(is_other_session)
 }
 
 /// Whether a process is a `bypath run`, or what does that for the C library.

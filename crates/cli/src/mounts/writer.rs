@@ -148,7 +148,11 @@ impl Writing {
             if rounds > 0 && left.is_but_mapped {
                 // Written as they are now; nobody knows when they are stored into again.
                 let (shown, image) = (&self.shown, self.image.display());
-                eprintln!("bypath: {shown}: programs that go on have {} files mapped: bypath cache drain {image}", left.files);
+                eprintln!(
+                    "bypath: {shown}: programs that go on have {} files mapped, which are written once more when they end, or by \
+                     bypath cache drain {image}",
+                    left.files
+                );
                 return;
             }
             rounds += 1;
@@ -215,6 +219,14 @@ impl Status {
             is_but_mapped: status.names == 0 && status.mapped > 0 && status.files == status.mapped,
             files: status.files,
         })
+    }
+
+    /// What programs store into is never written for good.
+    fn refuse_mapped(&self, shown: &str) -> Result<()> {
+        match self.is_but_mapped && !self.is_clean {
+            true => Err(Failure::new(format!("{shown}: {} files are mapped by programs that go on", self.files))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -494,7 +506,10 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         match cache.fs().want_round() {
             // It has ended, or been killed, after all.
             Err(_) if asked < ASKED && cache.fs().writer().is_ok_and(|(writer, ..)| writer == 0) => asked += 1,
-            round => return round.map_err(|error| Failure::errno(&shown, error.errno())),
+            round => {
+                round.map_err(|error| Failure::errno(&shown, error.errno()))?;
+                return Status::of(cache).map_err(|error| failure(&shown, &error))?.refuse_mapped(&shown);
+            }
         }
     };
     let writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
@@ -510,9 +525,8 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
             result = Err(failure(&shown, &error));
             break;
         }
-        let left = Status::of(cache).map_err(|error| failure(&shown, &error))?;
-        if left.is_but_mapped && !left.is_clean {
-            result = Err(Failure::new(format!("{shown}: {} files are mapped by programs that go on", left.files)));
+        result = Status::of(cache).map_err(|error| failure(&shown, &error))?.refuse_mapped(&shown);
+        if result.is_err() {
             break;
         }
     }

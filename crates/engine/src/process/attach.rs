@@ -497,11 +497,16 @@ impl Fs {
 
     /// Whether none of the processes that use the image lives, as far as can be told, but `pid`.
     pub fn is_alone(&self, pid: u32) -> bool {
-        (0..self.header().processes_high.get()).filter_map(|number| self.process_slot(number)).all(|slot: &ProcessSlot| {
+        self.living().all(|user| user == pid)
+    }
+
+    /// Processes that use the image and live; a number that another process has got since is none of theirs.
+    pub fn living(&self) -> impl Iterator<Item = u32> {
+        (0..self.header().processes_high.get()).filter_map(|number| {
+            let slot: &ProcessSlot = self.process_slot(number).filter(|slot| slot.is_used())?;
             let who = slot.who();
-            !slot.is_used()
-                || who.pid == pid
-                || !who.lives(pm::life::Look::Thorough).unwrap_or_else(|| pm::host::is_alive(who.pid))
+            let lives = who.lives(pm::life::Look::Thorough).unwrap_or_else(|| pm::host::is_alive(who.pid));
+            lives.then_some(who.pid)
         })
     }
 

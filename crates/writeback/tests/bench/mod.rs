@@ -351,7 +351,10 @@ impl Bench {
                 }
                 if step > at.saturating_add(cut_after) { Err(CUT) } else { Ok(()) }
             };
-            let _ = self.writer.lock().unwrap().round_with(false, &mut hook);
+            let round = self.writer.lock().unwrap().round_with(false, &mut hook);
+            // What has gone from the image fails no round, and no `fsync` that waits for it.
+            let is_gone = |failure: writeback::Failure| failure.errno == Errno::ESTALE && failure.what == "the cache image";
+            assert!(!round.is_err_and(is_gone), "run {run}, before step {at}: {ops:?}");
             begun
         })
     }
