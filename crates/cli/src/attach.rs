@@ -81,7 +81,7 @@ pub fn host(path: &Path) -> Result<(Option<Host>, bool)> {
 /// Refused if a living process uses the image.
 pub fn copied(path: &Path) -> Result<Attached> {
     private(path, false).map_err(|error| match error {
-        AttachError::BeingWritten => Failure::new(format!("{}: processes use it; end them first", path.display())),
+        AttachError::BeingWritten => Failure::new(format!("{}: other processes use it; end them first", path.display())),
         other => refused(path, other),
     })
 }

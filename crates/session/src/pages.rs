@@ -285,7 +285,12 @@ impl SessionCache {
         let in_order = within == 0 || follows;
         let from = within / PAGE * PAGE;
         let wanted = (within + into.len as u64).next_multiple_of(PAGE);
-        let to = if in_order { self.last_page(node, at).max(wanted).min(FRAME_BYTES) } else { wanted };
+        let to = match in_order {
+            false => wanted,
+            // What was asked for ahead is a whole frame.
+            true if at != 0 => FRAME_BYTES,
+            true => self.first_pages(node).max(wanted).min(FRAME_BYTES),
+        };
         let is_same = Self::is_frame_of(head, file, part)
             && self.holds_still(file.key, part, head.asked.load(Relaxed), true)
             && head.end.load(Relaxed) == NO_END;
@@ -339,12 +344,11 @@ impl SessionCache {
         result
     }
 
-    /// How much of the frame's length at `at` the file fills, it seems, up to the page in which it ends: memory costs as much as
-    /// a request. A file that has grown since it was looked at is asked for twice.
-    fn last_page(&self, node: Node, at: u64) -> u64 {
-        let size = self.last_size(node).unwrap_or(u64::MAX);
+    /// How much of its first frame a file fills, it seems, up to the page in which it ends: memory costs as much as a request.
+    /// A file that has grown since it was looked at is asked for twice.
+    fn first_pages(&self, node: Node) -> u64 {
         // One more byte: that it ends there is to be known.
-        size.saturating_sub(at).saturating_add(1).min(FRAME_BYTES).next_multiple_of(PAGE)
+        self.last_size(node).unwrap_or(u64::MAX).saturating_add(1).min(FRAME_BYTES).next_multiple_of(PAGE)
     }
 
     /// Takes a frame for a part of a file: the one it has, an empty one, or the one

@@ -353,7 +353,7 @@ fn crowded() {
 /// has grown unseen is read whole.
 #[test]
 fn short_files() {
-    for (len, pages, more) in [(5, 1, 0), (4096, 2, 0), (5000, 2, 60_000), (60_000, 15, 0), (65_536, 17, 0)] {
+    for (len, pages, more) in [(5, 1, 0), (4096, 2, 0), (5000, 2, 60_000), (60_000, 15, 0), (65_536, 32, 0)] {
         let (place, slow) = (Place::new("short"), slow(len));
         let program = place.program(&slow);
         slow.data.lock().unwrap().extend(vec![7; more]);
