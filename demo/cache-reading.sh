@@ -60,7 +60,12 @@ new() {
     cold
     rm -f "$shm/c.img"
 }
-behind() { "$bypath" run --no-fuse --mount "$1,cache=$shm/c.img:3G,ro,actimeo=max" -- bash "$shm/job" /cc "$2" "$shm/ms"; }
+behind() {
+    # git notes what it has found: for it an index that others wrote, with their inode numbers, is read anew once.
+    local ro=,ro
+    [ "$2" != 'git status' ] || ro=
+    "$bypath" run --no-fuse --mount "$1,cache=$shm/c.img:3G$ro,actimeo=max" -- bash "$shm/job" /cc "$2" "$shm/ms"
+}
 without() { "$bypath" run --no-fuse --mount "$1,ro" -- bash "$shm/job" /cc "$2" "$shm/ms"; }
 
 copy "$work/disk/at"
@@ -86,8 +91,8 @@ for on in ${ON:-disk xfs btrfs bindfs sshfs}; do
     sshfs)
         server=$(ls /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server 2>/dev/null | head -1)
         printf '#!/bin/sh\nexec %s\n' "$server" >"$shm/ssh" && chmod +x "$shm/ssh"
-        options="-o ssh_command=$shm/ssh"
-        [ -n "$server" ] && sshfs -o ssh_command="$shm/ssh" "here:$work/disk/at" "$at" || { echo "| $on | not to be had here |" && continue; }
+        options="-o ssh_command=$shm/ssh,transform_symlinks"
+        [ -n "$server" ] && sshfs -o ssh_command="$shm/ssh",transform_symlinks "here:$work/disk/at" "$at" || { echo "| $on | not to be had here |" && continue; }
         spec="fuse:sshfs -f $options here:$work/disk/at @:/cc"
         ;;
     esac
