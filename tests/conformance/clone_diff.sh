@@ -7,10 +7,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 failed=0
-I=$work/image
-"$bypath" mkfs --size 128M image >/dev/null || fail mkfs
-mkdir m
-in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
+an_image 128M
 cat >edit.py <<'P'
 # edit.py DIR SEED: does something to some of what is in DIR.
 import os, random, shutil, sys

@@ -8,10 +8,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 failed=0
-I=$work/image
-"$bypath" mkfs --size 256M image >/dev/null || fail mkfs
-mkdir m
-in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
+an_image 256M
 cat >make.py <<'P'
 import os, random
 os.chdir("m")

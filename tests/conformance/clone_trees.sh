@@ -8,10 +8,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 failed=0
-I=$work/image
-"$bypath" mkfs --size 256M image >/dev/null || fail mkfs
-mkdir m
-in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
+an_image 256M
 entries() { "$bypath" ls -a --json "$I:/" | python3 -c 'import json, sys; print(*[e["name"] for e in json.load(sys.stdin)])'; }
 used() { in_session python3 -c 'import os, sys; s = os.statvfs("m"); print((s.f_blocks - s.f_bfree) * 4 // 1024)'; }
 

@@ -7,10 +7,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 failed=0
-I=$work/image
-"$bypath" mkfs --size 64M image >/dev/null || fail mkfs
-mkdir m
-in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
+an_image 64M
 json() { python3 -c 'import json, sys; d = json.load(sys.stdin); print(*[d.get(key, "-") for key in sys.argv[1:]])' "$@"; }
 taken() { "$bypath" info --json "$I:$1" | json names own shared; }
 stat_of() { "$bypath" stat --json "$I:$1" | json own shared; }

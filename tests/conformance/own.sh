@@ -12,6 +12,13 @@ fail() {
 same() {
     [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'" && failed=1; }
 }
+# an_image SIZE: ./image, also $I, and ./m, where in_session COMMAND… sees it.
+an_image() {
+    I=$work/image
+    "$bypath" mkfs --size "$1" image >/dev/null || fail mkfs
+    mkdir m
+}
+in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
 # user COMMAND…: as one of no group.
 user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 

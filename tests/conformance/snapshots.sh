@@ -7,10 +7,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 failed=0
-I=$work/image
-"$bypath" mkfs --size 64M image >/dev/null || fail mkfs
-mkdir m
-in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
+an_image 64M
 used() { "$bypath" info --json "$I" | python3 -c 'import json, sys; print(json.load(sys.stdin)["used"])'; }
 in_session bash -c 'cd m && mkdir -p main/sub/deep && head -c 200000 /dev/urandom >main/large && echo small >main/sub/small &&
     ln main/sub/small main/second && ln -s large main/link && mkfifo main/fifo && mkdir main/sub/empty && chmod 555 main/sub/deep &&

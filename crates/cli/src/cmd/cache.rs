@@ -95,7 +95,7 @@ impl Figures {
 /// Those of a cache image; nothing where that can't be told.
 pub fn figures(image: &Path) -> Option<Figures> {
     let open = open(image).ok()?;
-    let figures = open.figures(image).ok();
+    let figures = open.status(image).and_then(|status| open.figures(image, &status)).ok();
     open.attached.leave();
     figures
 }
@@ -191,8 +191,7 @@ impl Open {
         status
     }
 
-    fn figures(&self, image: &Path) -> Result<Figures> {
-        let status = self.status(image)?;
+    fn figures(&self, image: &Path, status: &Status) -> Result<Figures> {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let waiting = Waiting::of(self.cache, &cx).map_err(|error| Failure::new(format!("{}: {error}", image.display())));
@@ -217,7 +216,8 @@ impl Open {
 
 fn status(image: &Path, json: bool) -> Result<u8> {
     let open = open(image)?;
-    let (status, figures) = (open.status(image)?, open.figures(image)?);
+    let status = open.status(image)?;
+    let figures = open.figures(image, &status)?;
     open.attached.leave();
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {

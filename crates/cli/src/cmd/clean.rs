@@ -11,6 +11,7 @@ use serde::Serialize;
 use server::device;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -91,13 +92,8 @@ fn stale_point(line: &[u8]) -> Option<PathBuf> {
 fn remove_caches(gone: &mut Vec<Gone>) {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let Some(image) = own_cache::image_in(&entry.path()) else { continue };
-        let is_dead = own_cache::maker(&image).is_some_and(|pid| !pm::host::is_alive(pid));
-        let is_ours = entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw());
-        let is_old = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= leavings::AGE));
-        if !is_dead || !is_ours || !is_old {
+        let is_left = entry.metadata().is_ok_and(|meta| meta.is_dir() && is_left(&meta, own_cache::maker(&image), leavings::AGE));
+        if !is_left {
             continue;
         }
         if own_cache::remove_if_over(&image) {
@@ -111,12 +107,9 @@ fn remove_caches(gone: &mut Vec<Gone>) {
 
 /// Tables of system calls and directories of FUSE daemons, of processes that are gone.
 fn remove_temporary(gone: &mut Vec<Gone>) {
-    let own = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let (path, Ok(meta)) = (entry.path(), entry.metadata()) else { continue };
-        let is_old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= DAY));
-        let maker = maker(&entry.file_name());
-        if meta.uid() != own || !is_old || maker.is_none_or(pm::host::is_alive) {
+        if !is_left(&meta, maker(&entry.file_name()), DAY) {
             continue;
         }
         // A directory only if it is empty, and nothing is mounted there.
@@ -125,6 +118,13 @@ fn remove_temporary(gone: &mut Vec<Gone>) {
             gone.push(Gone { what: "temporary file", path });
         }
     }
+}
+
+/// Whether a file is this user's, its maker is known and dead, and nobody has changed it for so long.
+fn is_left(meta: &Metadata, maker: Option<u32>, age: Duration) -> bool {
+    let is_old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
+    let is_dead = maker.is_some_and(|pid| !pm::host::is_alive(pid));
+    meta.uid() == rustix::process::geteuid().as_raw() && is_old && is_dead
 }
 
 /// The process that made a temporary file of this name.

@@ -144,9 +144,9 @@ pub fn goes_on(attached: &Attached) -> bool {
 
 /// Whether a process is a `bypath run`, or what does that for the C library.
 fn is_session(process: u32) -> bool {
-    let is_ours = std::fs::read_link(format!("/proc/{process}/exe")).ok() == std::fs::read_link("/proc/self/exe").ok();
-    let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    is_ours && matches!(words.split(|byte| *byte == 0).nth(1), Some(b"run" | b"session"))
+    let place = PathBuf::from(format!("/proc/{process}"));
+    let words = std::fs::read(place.join("cmdline")).unwrap_or_default();
+    runs_this(&place) && matches!(words.split(|byte| *byte == 0).nth(1), Some(b"run" | b"session"))
 }
 
 /// A path for the program's own use.

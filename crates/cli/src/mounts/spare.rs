@@ -2,8 +2,8 @@
 //!
 //! A process that does nothing but wait: its standard input says that the session has ended and nobody uses the image any more
 //! ([`ENDED`]), or ends without that: then it attaches the image and goes on as the server, and as the writer, until nobody else
-//! uses it. It has its own session,
-//! so that a terminal's signals, and those for a group of processes, pass it by, and holds nothing else.
+//! uses it. It has its own session, so that a terminal's signals, and those for a group of processes, pass it by, and holds
+//! nothing else.
 
 use super::cache::Keeper;
 use super::spec::Actimeo;
