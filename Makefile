@@ -22,7 +22,7 @@ help:
 	@echo 'make          build bypath, libbypath_preload.so, bypath-objects, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make install  puts it into PREFIX (/usr/local)'
-	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
+	@echo 'make dist     a .deb, tarballs and wheels, for glibc 2.17 and newer and for musl, in $(PACKAGES)'
 	@echo 'make newcomer  these, installed and used by an ordinary user in bare Debians without network and /dev/fuse, beside tmpfs (PROGRAMS=names)'
 	@echo 'make test     all tests'
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
@@ -63,6 +63,7 @@ dist: build
 	packaging/tools target/tools/zig
 	CARGO_FLAGS='$(CARGO_FLAGS)' packaging/build target/tools/zig target/dist
 	@$(MAKE) --no-print-directory dist-files
+	CARGO_FLAGS='$(CARGO_FLAGS)' SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0) packaging/musl $(RELEASE) target/dist-musl $(PACKAGES) $(VERSION)
 # The preload library of this build is for glibc 2.34 and newer, the other one for those before.
 dist-files: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 dist-files:
@@ -78,6 +79,7 @@ dist-files:
 # Needs root: Debian 11's tree is made by debootstrap.
 dist-try:
 	packaging/try $(PACKAGES) target/tools/bullseye
+	packaging/try-musl $(PACKAGES)
 # What `make dist` made, as a newcomer uses it in bare trees of Debian 12 and 13: minutes, and gigabytes the first time.
 newcomer:
 	tests/newcomer/run.sh $(PACKAGES) target/tools/newcomer $(DEBIANS)

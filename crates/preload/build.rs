@@ -11,5 +11,7 @@ fn main() {
     // Started as a program by the loader, it maps the one that it is told of.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         println!("cargo::rustc-link-arg-cdylib=-Wl,-e,bypath_mapped_start");
+        // Where the system's C library is another one, ours comes along.
+        println!("cargo::rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/glibc");
     }
 }

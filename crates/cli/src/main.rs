@@ -7,6 +7,7 @@
 
 mod args;
 mod attach;
+mod bundled;
 mod check;
 mod cmd;
 mod doctor;

@@ -115,40 +115,57 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-/// Whether a program may set the bases of its segment registers by instructions of its own: Linux 5.9 says so
-/// (`HWCAP2_FSGSBASE`), others may not say it.
-pub fn sets_bases() -> bool {
-    const AT_HWCAP2: u64 = 26;
-    const FSGSBASE: u64 = 2;
-    // SAFETY: it looks the number up, and knows that 0 means none.
-    cfg!(target_arch = "x86_64") && (unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 || has_tried())
+/// How a program may set the bases of its segment registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bases {
+    /// By instructions: Linux 5.9.
+    ByInstruction,
+    /// That of `gs` by an instruction, that of `fs` by a call, which alone stays: gVisor by ptrace.
+    ByCall,
+    /// The same for `fs`; `gs` is somebody else's: gVisor by systrap.
+    ByCallAlone,
+    /// By calls only, or not at all.
+    Never,
 }
 
-/// Whether a child that uses such an instruction lives on, and what it has set stays over a system call (not so in gVisor), where the
-/// processor has them; asked once.
-#[cold]
-fn has_tried() -> bool {
+/// What is possible here. Linux says so (`HWCAP2_FSGSBASE`); where nothing is said, a child tries, once.
+pub fn bases() -> Bases {
+    const AT_HWCAP2: u64 = 26;
+    const FSGSBASE: u64 = 2;
     static TRIED: AtomicUsize = AtomicUsize::new(0);
-    if TRIED.load(Relaxed) == 0 {
-        TRIED.store(1 + usize::from(try_it()), Relaxed);
+    // SAFETY: it looks the number up, and knows that 0 means none.
+    if cfg!(target_arch = "x86_64") && unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 {
+        return Bases::ByInstruction;
     }
-    TRIED.load(Relaxed) == 2
+    if TRIED.load(Relaxed) == 0 {
+        TRIED.store(1 + try_it() as usize, Relaxed);
+    }
+    match TRIED.load(Relaxed) {
+        1 => Bases::ByInstruction,
+        2 => Bases::ByCall,
+        3 => Bases::ByCallAlone,
+        _ => Bases::Never,
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn try_it() -> bool {
-    false
+fn try_it() -> Bases {
+    Bases::Never
 }
 
+/// A child sets the bases, makes a call, and looks at what they are then; where it dies by the instruction, or loses what it has set,
+/// there is no way. The processor is asked before.
 #[cfg(target_arch = "x86_64")]
-fn try_it() -> bool {
-    use crate::sys::abi::{__NR_clone, __NR_exit_group, __NR_getppid, __NR_rt_sigaction, __NR_setrlimit, __NR_wait4};
+#[cold]
+fn try_it() -> Bases {
+    use crate::sys::abi::{__NR_clone, __NR_exit_group, __NR_rt_sigaction, __NR_setrlimit, __NR_wait4};
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     const BROKEN: usize = 4;
     const CORE: usize = 4;
     const BY_CLONE: usize = 0x8000_0000;
+    const STATUS_SHIFT: u32 = 8;
     if __cpuid(0).eax < 7 || __cpuid_count(7, 0).ebx & 1 == 0 {
-        return false;
+        return Bases::Never;
     }
     let (nothing, mut status) = ([0usize; 4], 1u32);
     // SAFETY: a child with memory of its own, whose end sends no signal.
@@ -159,23 +176,55 @@ fn try_it() -> bool {
             unsafe {
                 let _ = crate::call!(__NR_setrlimit, CORE, nothing.as_ptr());
                 let _ = crate::call!(__NR_rt_sigaction, BROKEN, nothing.as_ptr(), 0, 8);
-                let (own, other, set) = (&raw const nothing as usize, &raw const status as usize, &mut [0usize; 2]);
-                core::arch::asm!(
-                    "wrfsbase {own}", "wrgsbase {other}", "syscall", "rdfsbase {own}", "rdgsbase {other}",
-                    own = inout(reg) own => set[0], other = inout(reg) other => set[1],
-                    inout("rax") __NR_getppid as usize => _, out("rcx") _, out("r11") _,
-                );
-                let stays = *set == [&raw const nothing as usize, &raw const status as usize];
-                crate::sys::raw(__NR_exit_group as usize, [usize::from(!stays), 0, 0, 0, 0, 0]);
+                let stays = stay(&raw const nothing as usize, &raw const status as usize);
+                crate::sys::raw(__NR_exit_group as usize, [stays as usize, 0, 0, 0, 0, 0]);
             }
         },
         Ok(child) => {
             // SAFETY: room for the answer.
             while unsafe { crate::call!(__NR_wait4, child, &raw mut status, BY_CLONE, 0) } == Err(crate::Errno::EINTR) {}
-            status == 0
+            match status {
+                0 => Bases::ByInstruction,
+                ended if ended == (Bases::ByCall as u32) << STATUS_SHIFT => Bases::ByCall,
+                ended if ended == (Bases::ByCallAlone as u32) << STATUS_SHIFT => Bases::ByCallAlone,
+                _ => Bases::Never,
+            }
         }
-        Err(_) => false,
+        Err(_) => Bases::Never,
     }
+}
+
+/// Which of the ways stays over a call.
+///
+/// # Safety
+/// Nothing that goes by these registers may run in this thread from here on.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stay(fs: usize, gs: usize) -> Bases {
+    use crate::sys::abi::{__NR_arch_prctl, __NR_getppid};
+    const ARCH_SET_FS: usize = 0x1002;
+    let call = |number: u32, first: usize, second: usize| {
+        let (found_fs, found_gs): (usize, usize);
+        // SAFETY: by contract; the call is one of the two that use no memory.
+        unsafe {
+            core::arch::asm!(
+                "syscall", "rdfsbase {fs}", "rdgsbase {gs}", fs = out(reg) found_fs, gs = out(reg) found_gs,
+                inout("rax") number as usize => _, in("rdi") first, in("rsi") second, out("rcx") _, out("r11") _,
+            );
+        }
+        (found_fs == fs, found_gs)
+    };
+    let (_, others) = call(__NR_getppid, 0, 0);
+    if others != 0 {
+        call(__NR_arch_prctl, ARCH_SET_FS, fs);
+        return if call(__NR_getppid, 0, 0).0 { Bases::ByCallAlone } else { Bases::Never };
+    }
+    // SAFETY: by contract.
+    unsafe { core::arch::asm!("wrfsbase {}", "wrgsbase {}", in(reg) fs, in(reg) gs, options(nostack, preserves_flags)) };
+    if call(__NR_getppid, 0, 0) == (true, gs) {
+        return Bases::ByInstruction;
+    }
+    call(__NR_arch_prctl, ARCH_SET_FS, fs);
+    if call(__NR_getppid, 0, 0) == (true, gs) { Bases::ByCall } else { Bases::Never }
 }
 
 #[cfg(test)]
@@ -186,9 +235,9 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn bases() {
-        // SAFETY: as in `sets_bases`.
+        // SAFETY: as in `bases`.
         if unsafe { getauxval(26) } & 2 != 0 {
-            assert!(try_it());
+            assert_eq!(try_it(), Bases::ByInstruction);
         }
         assert_eq!(try_it(), try_it());
     }

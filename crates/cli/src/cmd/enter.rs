@@ -4,6 +4,7 @@
 //! whoever may trace them: this user, or root. A program that enters attaches its images itself, as any other does; files
 //! that are the session's own go with the session.
 
+use crate::bundled;
 use crate::cmd::{print, print_json, run};
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
@@ -73,6 +74,11 @@ pub fn enter(which: Option<&OsStr>, command: &[OsString], list: bool, json: bool
         command.env_remove(name);
     }
     command.envs(session.variables.iter().map(|(name, value)| (name, value)));
+    // Whether a program had it then or later, this one has it as it needs it.
+    if let Some((_, list)) = session.variables.iter().find(|(name, _)| *name == "LD_PRELOAD" || *name == bundled::LATER) {
+        command.env_remove(bundled::LATER);
+        bundled::preload(&mut command, list);
+    }
     Err(run::not_started(&words[0], &command.exec()))
 }
 

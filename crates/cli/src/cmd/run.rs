@@ -7,6 +7,7 @@
 
 use crate::args::Run;
 use crate::attach;
+use crate::bundled;
 use crate::cmd::ways;
 use crate::doctor::program;
 use crate::failure::{Failure, Result};
@@ -77,7 +78,7 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     if let Some(here) = over::working_directory(&session.covered) {
         command.current_dir(here);
     }
-    command.env("LD_PRELOAD", preload_list(library));
+    bundled::preload(&mut command, &preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
     if let Some(directory) = attach::fallback_directory() {
         command.env("BYPATH_SEGMENT_DIR", directory);
@@ -117,9 +118,9 @@ fn spawn(mut command: Command, uncovered: &[PathBuf]) -> std::io::Result<Child> 
 /// How a program is started that is to have mounts at these points.
 pub fn command(words: &[OsString], points: &[&[u8]]) -> Result<Command> {
     let program = &words[0];
-    if is_inside(program, points) || goes_past(program) {
+    if bundled::is_needed() || is_inside(program, points) || goes_past(program) {
         // The kernel does not see it, or the library is to say whether it is started, and how: a preloaded program does it.
-        let mut command = Command::new(std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?);
+        let mut command = bundled::own()?;
         command.args(["exec-inside", "--"]).args(words);
         return Ok(command);
     }

@@ -2,7 +2,9 @@
 
 use super::{Finding, State};
 use crate::attach::segment_directory;
+use crate::bundled;
 use crate::library;
+
 use crate::mounts::transport;
 use crate::size;
 use rustix::process::{Resource, getrlimit};
@@ -29,7 +31,8 @@ fn kernel() -> Finding {
 
 /// The C library, and ours for it.
 fn libraries() -> Finding {
-    let libc = library::c_library().and_then(|path| Some(path.canonicalize().ok()?.display().to_string()));
+    let libc = library::c_library().or_else(bundled::c_library);
+    let libc = libc.and_then(|path| Some(path.canonicalize().ok()?.display().to_string()));
     let libc = libc.unwrap_or_else(|| "no glibc".to_string());
     match library::preload() {
         Ok(path) => Finding::good("library", format!("{} for {libc}", path.display())),

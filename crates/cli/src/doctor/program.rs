@@ -152,8 +152,9 @@ impl Program {
             }
         }
         let head = &text[..text.len().min(HEAD_BYTES)];
-        let can_be_mapped =
-            own_calls::can_be_mapped(head) && (is_handed_back() || pm::dispatch::can_trap()) && pm::dispatch::sets_bases();
+        let can_be_mapped = own_calls::can_be_mapped(head)
+            && (is_handed_back() || pm::dispatch::can_trap())
+            && pm::dispatch::bases() != pm::dispatch::Bases::Never;
         (self.way, self.why) = self.way(can_be_mapped);
         if self.way == Way::Mapped {
             let by = if is_handed_back() { By::HandedBack } else { By::Filter };

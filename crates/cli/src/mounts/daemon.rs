@@ -526,7 +526,8 @@ fn ends_by_signal(pid: u32) -> bool {
 
 /// The command of the daemon of ours for a store of objects.
 pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
-    let mut words = vec![crate::library::objects()?.into_os_string(), address.into()];
+    let mut words = crate::bundled::with_loader(crate::library::objects()?);
+    words.push(address.into());
     if let Some(seconds) = mount.options.timeout {
         words.push(format!("--timeout={seconds}").into());
     }

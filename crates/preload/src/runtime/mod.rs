@@ -5,6 +5,7 @@
 mod export;
 
 pub mod alloc;
+mod bases;
 pub mod call;
 pub mod child;
 pub mod contents;

@@ -16,7 +16,7 @@ mod stack;
 use crate::process::own_calls;
 use crate::runtime::environ::LATER;
 use crate::runtime::{alloc, dispatch, environ, imports, kernel, phase, swap, tls};
-use crate::{complain, libc, serve};
+use crate::{complain, libc, serve, set_fs};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::Relaxed;
 use image::Image;
@@ -51,7 +51,7 @@ core::arch::global_asm!(
     "mov rsp, rbx",
     "mov r11, rax",
     "xor eax, eax",
-    "wrfsbase rax",
+    set_fs!("rax"),
     "xor ebx, ebx",
     "xor ecx, ecx",
     "xor edx, edx",

@@ -9,6 +9,7 @@
 use super::{before_vfork, fork_instead, in_child, in_parent, serve};
 use crate::runtime::swap::SWAPS;
 use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET, OWN_STACK_OFFSET, PROGRAMS_BASE_OFFSET};
+use crate::{own_base, set_fs};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// What is saved of the registers that calls may change: SSE, AVX, AVX-512.
@@ -39,7 +40,19 @@ core::arch::global_asm!(
     "add \\to, qword ptr fs:[0]",
     "jmp 78f",
     "77:",
+    "cmp dword ptr [rip + bypath_bases], 2",
+    "je 79f",
     "add \\to, qword ptr gs:[0]",
+    "jmp 78f",
+    "79:",
+    "push rax",
+    "push rcx",
+    "rdfsbase rax",
+    "call bypath_own_base",
+    "xchg [rsp], rcx",
+    "mov rax, [rsp + 8]",
+    "add \\to, [rsp]",
+    "lea rsp, [rsp + 16]",
     "78:",
     ".endm",
     ".pushsection .text.bypath_dispatch, \"ax\", @progbits",
@@ -96,10 +109,10 @@ core::arch::global_asm!(
     "cmp dword ptr [rip + {swaps}], 0",
     "je 5f",
     "rdfsbase rax",
-    "rdgsbase rcx",
+    own_base!(),
     "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
     "mov [rcx + rdx + {base}], rax",
-    "wrfsbase rcx",
+    set_fs!("rcx"),
     "5:",
     "mov rsi, rsp",
     "mov rdx, rbp",
@@ -107,10 +120,10 @@ core::arch::global_asm!(
     "mov rbx, rax",
     "cmp dword ptr [rip + {swaps}], 0",
     "je 6f",
-    "rdgsbase rcx",
+    "mov rcx, qword ptr fs:[0]",
     "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
     "mov rax, [rcx + rdx + {base}]",
-    "wrfsbase rax",
+    set_fs!("rax"),
     "6:",
     "mov eax, {state}",
     "xor edx, edx",
@@ -210,10 +223,11 @@ core::arch::global_asm!(
     // The program has ended a thread, which goes on where it was begun.
     ".balign 16",
     "bypath_dispatch_leave:",
-    "rdgsbase rcx",
-    "wrfsbase rcx",
+    "rdfsbase rax",
+    own_base!(),
     "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
     "mov rsp, [rcx + rdx + {own_stack}]",
+    set_fs!("rcx"),
     "cld",
     "pop r15",
     "pop r14",

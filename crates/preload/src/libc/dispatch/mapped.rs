@@ -18,7 +18,7 @@ use crate::libc::misc;
 use crate::process::fork;
 use crate::runtime::kernel::Who;
 use crate::runtime::session::is_first_of;
-use crate::runtime::{alloc, dispatch, errno, faults, kernel, operation, placeholders, tls};
+use crate::runtime::{alloc, dispatch, errno, faults, kernel, operation, placeholders, swap, tls};
 use crate::{complain, from_kernel, next};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
@@ -183,7 +183,7 @@ unsafe fn bases(what: usize, at: usize) -> isize {
     match what {
         ARCH_SET_FS if at >= ADDRESSES_END => failed(Errno::EPERM),
         ARCH_SET_FS => {
-            base.set(at);
+            swap::set_program(at);
             0
         }
         // SAFETY: by contract.
@@ -234,7 +234,7 @@ unsafe fn clone(args: [usize; 6], frame: *mut Frame) -> isize {
             unsafe { (*frame).stack = stack };
         }
         if flags & CLONE_SETTLS as usize != 0 {
-            tls::get().programs_base.set(base);
+            swap::set_program(base);
         }
     }
     made

@@ -49,7 +49,7 @@ impl Calls {
 /// Whether a program that begins with `head` can be mapped by us, and its calls handed back.
 pub fn can_be_mapped(head: &[u8]) -> bool {
     let comes = || dispatch::is_possible() || pm::dispatch::can_trap();
-    posix::own_calls::can_be_mapped(head) && comes() && pm::dispatch::sets_bases()
+    posix::own_calls::can_be_mapped(head) && comes() && pm::dispatch::bases() != pm::dispatch::Bases::Never
 }
 
 /// Who makes the calls of the program open at `fd`, which begins with `head`.

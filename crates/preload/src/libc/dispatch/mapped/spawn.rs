@@ -7,7 +7,7 @@
 
 use super::{Frame, thread};
 use crate::libc::misc;
-use crate::runtime::tls;
+use crate::runtime::{swap, tls};
 use pm::mutex;
 use pm::sys::abi::*;
 
@@ -64,7 +64,7 @@ pub unsafe fn begin(args: [usize; 6], frame: *mut Frame) -> isize {
         let tls = tls::get();
         tls.shared.set(page);
         if flags & CLONE_SETTLS as usize != 0 {
-            tls.programs_base.set(base);
+            swap::set_program(base);
         }
         // SAFETY: by contract, and this process's own copy.
         unsafe { (*frame).stack = stack };

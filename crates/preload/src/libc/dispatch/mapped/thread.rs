@@ -10,6 +10,7 @@
 use super::{Frame, undisturbed, wait_while, wake};
 use crate::runtime::tls::{OWN_STACK_OFFSET, PROGRAMS_BASE_OFFSET};
 use crate::runtime::{alloc, dispatch, operation, swap, tls};
+use crate::set_fs;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -45,7 +46,9 @@ struct Registers {
 /// What it begins with; on the stack of the thread that makes it.
 struct Begin {
     registers: Registers,
-    base: usize,
+    /// `None`: its maker's.
+    base: Option<usize>,
+    makers_base: usize,
     cleared: usize,
     parents_number: usize,
     own_number: usize,
@@ -72,7 +75,8 @@ pub unsafe fn begin(args: [usize; 6], frame: *const Frame) -> isize {
     undisturbed(|mask| {
         let begin = Begin {
             registers: Registers { pushed, rbp: frame.rbp, flags: frame.flags, counter: frame.counter, stack },
-            base: if asks(CLONE_SETTLS) { base } else { tls.programs_base.get() },
+            base: asks(CLONE_SETTLS).then_some(base),
+            makers_base: tls.programs_base.get(),
             cleared: if asks(CLONE_CHILD_CLEARTID) { own_number } else { 0 },
             parents_number: if asks(CLONE_PARENT_SETTID) { parents_number } else { 0 },
             own_number: if asks(CLONE_CHILD_SETTID) { own_number } else { 0 },
@@ -108,7 +112,7 @@ unsafe extern "C" fn run(at: *mut c_void) -> *mut c_void {
     swap::here();
     let tls = tls::get();
     let number = pm::mutex::thread_number();
-    tls.programs_base.set(begin.base);
+    swap::set_program(begin.base.unwrap_or_else(|| swap::without_own(begin.makers_base)));
     tls.cleared.set(begin.cleared);
     tls.hidden.set(begin.hidden);
     for place in [begin.parents_number, begin.own_number].into_iter().filter(|place| *place != 0) {
@@ -139,6 +143,7 @@ unsafe extern "C" fn run(at: *mut c_void) -> *mut c_void {
         let _ = unsafe { pm::call!(__NR_munmap, given_up, len) };
     }
     clear(tls.cleared.replace(0));
+    swap::end();
     core::ptr::null_mut()
 }
 
@@ -238,13 +243,13 @@ unsafe extern "C" fn enter(registers: *const Registers) {
         "push r13",
         "push r14",
         "push r15",
-        "rdgsbase rcx",
+        "mov rcx, qword ptr fs:[0]",
         "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
         "mov [rcx + rdx + {own_stack}], rsp",
         "mov rax, [rcx + rdx + {base}]",
+        set_fs!("rax"),
         "push qword ptr [rdi + 96]",
         "popfq",
-        "wrfsbase rax",
         "mov r15, [rdi]",
         "mov r14, [rdi + 8]",
         "mov r13, [rdi + 16]",

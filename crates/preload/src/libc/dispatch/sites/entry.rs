@@ -11,6 +11,7 @@
 use super::serve_site;
 use crate::libc::dispatch::entry::{ARGS_BYTES, STATE, STATE_BYTES};
 use crate::runtime::tls::{IS_ON_IT_OFFSET, PROGRAMS_BASE_OFFSET, SERVICE_STACK_OFFSET};
+use crate::{own_base, set_fs};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// Parts of the registers that only wider instructions have: AVX, AVX-512's three.
@@ -92,10 +93,10 @@ core::arch::global_asm!(
     "4:",
     ".if \\swaps",
     "rdfsbase rax",
-    "rdgsbase rcx",
+    own_base!(),
     "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "mov qword ptr gs:[rdx + {base}], rax",
-    "wrfsbase rcx",
+    "mov [rcx + rdx + {base}], rax",
+    set_fs!("rcx"),
     ".endif",
     "mov edi, r11d",
     "mov rsi, rsp",
@@ -103,9 +104,10 @@ core::arch::global_asm!(
     "call {serve}",
     "mov [rsp + 56], rax",
     ".if \\swaps",
+    "mov rcx, qword ptr fs:[0]",
     "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "mov rax, qword ptr gs:[rdx + {base}]",
-    "wrfsbase rax",
+    "mov rax, [rcx + rdx + {base}]",
+    set_fs!("rax"),
     ".endif",
     ".if \\all",
     "cmp dword ptr [rsp + 48], 0",

@@ -108,7 +108,8 @@ static ENTRY: AtomicUsize = AtomicUsize::new(0);
 /// From now on sites get jumps, where this processor can.
 pub fn start() {
     let all = dispatch::serves_with_libraries() || !copies::start();
-    if entry::learn(all) {
+    // The entry needs a register that leads to this thread's words, before it has a stack.
+    if !swap::is_by_table() && entry::learn(all) {
         ENTRY.store(entry::address(swap::is_on(), all), Release);
         dispatch::set_traps(at_fault, give_up);
     } else {
