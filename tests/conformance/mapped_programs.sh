@@ -243,13 +243,20 @@ built() { # NAME COMMAND…
     "$@" >built 2>&1 || { cat built; echo "skip mapped_programs: $1 makes none here: $name programs are NOT tested"; false; }
 }
 built 'static' gcc -w -O1 -static -pthread -o static all.c && both static "$PWD/static"
+# As in gVisor by systrap.
+by_table() { # NAME PROGRAM
+    [ -x "$2" ] && BYPATH_BASES=table both "$1, by table" "$2"
+}
+by_table static "$PWD/static"
 built 'static position-independent' gcc -w -O1 -static-pie -pthread -o pie all.c && both static-pie "$PWD/pie"
 built "musl's static" musl-gcc -w -O1 -static -pthread -o musl-static all.c && both musl-static "$PWD/musl-static"
+by_table musl-static "$PWD/musl-static"
 built "musl's" musl-gcc -w -O1 -pthread -o musl all.c && both musl "$PWD/musl"
 export GOCACHE=$PWD/cache GOPATH=$PWD/path GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local GOTELEMETRY=off CGO_ENABLED=0 GO111MODULE=on
 printf 'module all\ngo 1.22\n' >go.mod
 if built "Go's" go build -o go-static all.go; then
     both go "$PWD/go-static"
+    by_table go "$PWD/go-static"
     # One that does not say in its data that Go's compiler made it.
     sed 's/\xff Go buildinf:/\xff No buildinf:/' go-static >go-other && chmod 755 go-other && both go-other "$PWD/go-other"
 fi

@@ -14,7 +14,7 @@
 //! - While ours is in the register, the thread's word has the program's.
 
 use super::bases as table;
-use crate::runtime::tls;
+use crate::runtime::{imports, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use pm::dispatch::Bases;
@@ -107,11 +107,19 @@ pub fn start() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a word of ours.
     unsafe {
-        bypath_bases.store(pm::dispatch::bases() as u32, Relaxed);
+        bypath_bases.store(bases() as u32, Relaxed);
     }
     SWAPS.store(1, Release);
     here();
     set_program(0);
+}
+
+/// `BYPATH_BASES=table` asks for gVisor's way, which works everywhere: for tests.
+#[cfg(target_arch = "x86_64")]
+fn bases() -> Bases {
+    // SAFETY: nobody changes the environment meanwhile: this thread is alone.
+    let asked = unsafe { imports::get_variable(imports::environ, b"BYPATH_BASES") };
+    if asked.is_some_and(|value| value.to_bytes() == b"table") { Bases::ByCallAlone } else { pm::dispatch::bases() }
 }
 
 /// In a thread that begins, with ours in the register.
