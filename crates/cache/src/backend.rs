@@ -80,7 +80,13 @@ impl Backend for Cache {
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         self.list_settled(cx, dir)?;
-        self.fs().readdir(cx, dir, cookie, each)
+        self.fs().readdir(cx, dir, cookie, &mut |entry| match entry {
+            // The image's own directories are not to be seen.
+            DirEntry { name: b"..", .. } if dir == self.tree => {
+                each(DirEntry { ino: self.fs().ino(dir.id), id: dir.id, ..entry })
+            }
+            entry => each(entry),
+        })
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -14,6 +14,7 @@
 mod evict;
 mod fetched;
 mod gate;
+mod number;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use crate::names::whole::Whole;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub use gate::{Changing, Closed};
+pub(crate) use number::Numbers;
 pub use state::{Identity, PLACE_MAX};
 pub use update::Change;
 pub use written::Written;
