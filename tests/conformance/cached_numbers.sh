@@ -1,6 +1,6 @@
 #!/bin/bash
 # own
-# needs: git python3
+# needs: git python3 rsync
 # seconds: 200
 # A file behind a cache has the inode number, and all else that git's index knows files by, that it has in the directory: so
 # git reads no file again, neither in a session nor after it. Method: who has read a file's contents is told by its access
@@ -85,7 +85,46 @@ mkdir low/other low/other2 && mount -t tmpfs other low/other && mount -t tmpfs o
 for i in $(seq 20); do echo "$i" | tee "low/other/$i" >"low/other2/$i"; done
 run '' bash -c 'python3 numbers.py "$at"' >got 2>err
 same 'no two with one number' "$(cat got err)" ''
-umount low/other low/other2
+umount low/other low/other2 && rmdir low/other low/other2
+
+# Programs that stay on one file system stay on it; names there are as on a medium that is only read, what is in files is
+# written, and nothing waits for a round that can't be. Beside it: the directory itself.
+mkdir -p low/plain low/sub && echo b >low/plain/b && mount -t tmpfs sub low/sub && mkdir low/sub/d && echo a >low/sub/a && echo c >low/sub/d/c
+cat >across.py <<'P'
+import os, sys
+def can(what, call, *names):
+    try:
+        call(*names)
+        print(what, *names, 'done')
+    except OSError as error:
+        print(what, *names, error.strerror)
+can('rename', os.rename, 'plain/b', 'sub/b')
+can('rename', os.rename, 'sub/d', 'plain/d')
+can('rename', os.rename, 'sub', 'elsewhere')
+can('rename', os.rename, 'plain', 'sub')
+can('rmdir', os.rmdir, 'sub')
+can('link', os.link, 'sub/a', 'a')
+can('link', os.link, 'plain/b', 'sub/b')
+print(os.path.ismount('sub'), os.path.ismount('plain'), os.lstat('sub').st_dev == os.lstat('sub/d/c').st_dev)
+if sys.argv[1] == 'names':
+    can('rename', os.rename, 'sub/a', 'sub/e')
+    can('link', os.link, 'sub/a', 'sub/e')
+    can('mkdir', os.mkdir, 'sub/e')
+    can('unlink', os.unlink, 'sub/a')
+    print(os.access('sub', os.W_OK), os.access('sub/a', os.W_OK), os.access('plain', os.W_OK))
+P
+one='find . -xdev -path ./.git -prune -o -print | sort; du -axl . | cut -f 2 | grep -v ./.git | sort; rsync -axn --exclude .git --out-format=%n . ../to | sort; python3 ../across.py'
+(cd low && bash -c "$one all") >outside 2>&1
+run '' bash -c "cd \"\$at\" && $one all" >got 2>&1
+same 'on one file system' "$(diff outside got)" ''
+run '' bash -c 'cd "$at" && echo more >>sub/a && chmod 700 sub/d/c && echo new >plain/new && python3 ../across.py names | tail -5' >got 2>err
+same 'names on another' "$(cat got err)" 'rename sub/a sub/e Read-only file system
+link sub/a sub/e Read-only file system
+mkdir sub/e Read-only file system
+unlink sub/a Read-only file system
+False True True'
+same 'all of it below' "$(cat low/sub/a low/plain/new | tr '\n' ' ')$(stat -c %a low/sub/d/c; [ -e low/.bypath-cache ] && echo not all)" $'a more new 700'
+umount low/sub && rm -r low/plain low/sub
 
 # Programs that were there before the session see the same, by the kernel's mount over the directory.
 if [ -e /dev/fuse ]; then

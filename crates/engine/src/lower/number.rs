@@ -17,9 +17,10 @@
 
 use super::bits;
 use crate::fs::Fs;
-use base::Result;
+use base::{Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
+use format::cache::Lower;
 use format::hash::{NumberKey, SHORT_MAX, inode_number};
 use format::inode::{node_generation, node_offset};
 
@@ -61,6 +62,18 @@ impl Fs {
         self.originals_on.store(device, Relaxed);
         self.numbers.second.store(ORIGINALS, Relaxed);
         Ok(())
+    }
+
+    /// The device of a node's original, if that is not the root's: something is mounted below it, or a subvolume.
+    pub fn other_device(&self, node: Node) -> Option<u64> {
+        let inode = self.inode(node_offset(node.id)).ok()?;
+        let (_, lower) = self.lower_lines(inode).ok()??;
+        self.is_elsewhere(lower).then(|| lower.device.load(Relaxed))
+    }
+
+    /// Whether an original is not on the root's device.
+    pub(super) fn is_elsewhere(&self, lower: &Lower) -> bool {
+        self.cache_state().is_ok_and(|state| state.root[0].load(Relaxed) != lower.device.load(Relaxed))
     }
 
     /// As [`Fs::ino`], of a node of a cache.
