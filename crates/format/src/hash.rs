@@ -173,6 +173,12 @@ impl NumberKey {
         NumberKey { first, second }
     }
 
+    /// Whether the numbers are short.
+    #[inline(always)]
+    pub const fn is_short(self) -> bool {
+        self.second <= SHORT_MAX
+    }
+
     /// Bits of the line's number in a short inode number; `None`: the numbers are long.
     #[inline(always)]
     const fn short(self) -> Option<u32> {

@@ -21,7 +21,7 @@ use base::{Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, fence};
 use format::cache::Lower;
-use format::hash::{NumberKey, SHORT_MAX, inode_number};
+use format::hash::{NumberKey, inode_number};
 use format::inode::{node_generation, node_offset};
 
 /// Set in the number of what shows none of an original; the image's own numbers are all below.
@@ -48,10 +48,12 @@ impl Numbers {
     #[inline(always)]
     pub(crate) fn of(&self, id: u64) -> Option<u64> {
         let second = self.second.load(Relaxed);
-        if second > SHORT_MAX && second == ORIGINALS {
-            return None;
+        let key = NumberKey::of_words(self.first, second);
+        // Asked first, as it is anyway.
+        if key.is_short() {
+            return Some(inode_number(key, id));
         }
-        Some(inode_number(NumberKey::of_words(self.first, second), id))
+        (second != ORIGINALS).then(|| inode_number(key, id))
     }
 }
 
