@@ -61,9 +61,9 @@ new() {
     rm -f "$shm/c.img"
 }
 behind() {
-    # git notes what it has found: for it an index that others wrote, with their inode numbers, is read anew once.
     local ro=,ro
-    [ "$2" != 'git status' ] || ro=
+    # A daemon's files have other inode numbers here: for git an index that others wrote is to be read anew once, and noted.
+    case $1,$2 in fuse:*,'git status') ro= ;; esac
     "$bypath" run --no-fuse --mount "$1,cache=$shm/c.img:3G$ro,actimeo=max" -- bash "$shm/job" /cc "$2" "$shm/ms"
 }
 without() { "$bypath" run --no-fuse --mount "$1,ro" -- bash "$shm/job" /cc "$2" "$shm/ms"; }

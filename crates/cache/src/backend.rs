@@ -72,15 +72,25 @@ impl Backend for Cache {
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        if want & W != 0 && matches!(self.fs().attr(cx, node)?.kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
-            self.writable()?;
+        if want & W != 0 {
+            match self.fs().attr(cx, node)?.kind {
+                Kind::Directory => self.may_change_names(node)?,
+                Kind::Regular | Kind::Symlink => self.writable()?,
+                _ => {}
+            }
         }
         self.fs().access(cx, node, want)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         self.list_settled(cx, dir)?;
-        self.fs().readdir(cx, dir, cookie, each)
+        self.fs().readdir(cx, dir, cookie, &mut |entry| match entry {
+            // The image's own directories are not to be seen.
+            DirEntry { name: b"..", .. } if dir == self.tree => {
+                each(DirEntry { ino: self.fs().ino(dir.id), id: dir.id, ..entry })
+            }
+            entry => each(entry),
+        })
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -198,6 +208,10 @@ impl Backend for Cache {
             self.list_settled(cx, node)?;
         }
         self.native.watch(cx, node, path)
+    }
+
+    fn device_of(&self, node: Node) -> u64 {
+        self.fs().other_device(node).unwrap_or_else(|| self.device())
     }
 
     fn kernel_mount(&self) -> &dyn KernelMount {

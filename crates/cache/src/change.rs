@@ -23,6 +23,29 @@ impl Cache {
         if self.changes == Changes::Refused { Err(Errno::EROFS.into()) } else { Ok(()) }
     }
 
+    /// `EROFS` of a directory whose names can't be changed here: also one on another device than the root, since what a
+    /// round moves and makes goes through the park, which is on that.
+    pub(crate) fn may_change_names(&self, dir: Node) -> Result<()> {
+        self.writable()?;
+        if self.fs().other_device(dir).is_some() { Err(Errno::EROFS.into()) } else { Ok(()) }
+    }
+
+    /// `EXDEV` of a name that is to go from one of these directories to the other.
+    fn must_be_on_one_device(&self, from: Node, to: Node) -> Result<()> {
+        if self.fs().other_device(from) == self.fs().other_device(to) { Ok(()) } else { Err(Errno::EXDEV.into()) }
+    }
+
+    /// `EBUSY` of a directory on which something is mounted below.
+    fn must_not_be_mounted_on(&self, cx: &Cx, node: Node) -> Result<()> {
+        let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
+        if is_directory && self.fs().other_device(node).is_some() { Err(Errno::EBUSY.into()) } else { Ok(()) }
+    }
+
+    /// The directory of one of a node's names, as far as that is known.
+    fn directory_of(&self, node: Node) -> Option<Node> {
+        self.fs().named(node, &mut [0; 255]).ok().flatten().map(|(dir, _)| dir)
+    }
+
     /// Makes a change once the names of these directories are here. It notes what it changes and makes it, both with the
     /// gate passed.
     pub(crate) fn change<T>(&self, cx: &Cx, dirs: &[Node], mut change: impl FnMut() -> Result<T>) -> Result<T> {
@@ -62,6 +85,7 @@ impl Cache {
             Err(error) => return Err(error),
             Ok(_) => return Err(Errno::EEXIST.into()),
         }
+        self.may_change_names(dir)?;
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
             self.native.create(cx, dir, name, new)
@@ -69,7 +93,7 @@ impl Cache {
     }
 
     pub(crate) fn make_nameless(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.writable()?;
+        self.may_change_names(dir)?;
         self.native.tmpfile(cx, dir, mode, flags, fd)
     }
 
@@ -79,6 +103,9 @@ impl Cache {
             Err(error) => return Err(error),
             Ok(_) => return Err(Errno::EEXIST.into()),
         }
+        // One that has no name below was made here, on the root's device.
+        self.must_be_on_one_device(self.directory_of(node).unwrap_or(self.tree), dir)?;
+        self.may_change_names(dir)?;
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
             self.touch_node(cx, node, NONE)?;
@@ -92,7 +119,7 @@ impl Cache {
 
     pub(crate) fn remove_name_here(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let node = self.lookup(cx, dir, name)?;
-        self.writable()?;
+        self.may_change_names(dir)?;
         self.keep_for_open(cx, node);
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
@@ -145,6 +172,8 @@ impl Cache {
 
     pub(crate) fn remove_directory(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let node = self.lookup(cx, dir, name)?;
+        self.may_change_names(dir)?;
+        self.must_not_be_mounted_on(cx, node)?;
         let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
         let dirs = [dir, node];
         self.change(cx, &dirs[..1 + usize::from(is_directory)], || {
@@ -164,13 +193,16 @@ impl Cache {
         (to_dir, to): (Node, &[u8]),
         mode: RenameMode,
     ) -> Result<()> {
+        self.must_be_on_one_device(from_dir, to_dir)?;
         let node = self.lookup(cx, from_dir, from)?;
-        self.writable()?;
+        self.may_change_names(from_dir)?;
+        self.must_not_be_mounted_on(cx, node)?;
         let other = match self.lookup(cx, to_dir, to) {
             Ok(other) => Some(other),
             Err(Error::Posix(Errno::ENOENT)) => None,
             Err(error) => return Err(error),
         };
+        other.map_or(Ok(()), |other| self.must_not_be_mounted_on(cx, other))?;
         let is_directory = |node| Ok::<_, Error>(self.fs().attr(&own(cx), node)?.kind == Kind::Directory);
         let moves = is_directory(node)? || other.is_some_and(|other| is_directory(other) == Ok(true));
         let replaced = other.filter(|other| mode == RenameMode::Replace && *other != node);

@@ -92,6 +92,9 @@ impl Cache {
     pub fn new(cx: &Cx, fs: &'static Fs, origin: &Origin, changes: Changes) -> Result<Cache> {
         let cx = own(cx);
         let top = |name| fs.lookup(&cx, fs.root_node(), name);
+        if make::has_numbers(&fs.cache_of()?) {
+            fs.show_originals()?;
+        }
         let (tree, links, touched, mapped) = (top(TREE)?, top(LINKS)?, top(touch::TOUCHED)?, top(touch::MAPPED)?);
         Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links, touched, mapped, changes })
     }

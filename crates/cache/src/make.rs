@@ -49,6 +49,11 @@ pub fn is_of_daemon(identity: &Identity) -> bool {
     identity.kind == DAEMON
 }
 
+/// Whether the inode numbers of what is behind an image are to be believed.
+pub(crate) fn has_numbers(identity: &Identity) -> bool {
+    identity.kind == HOST
+}
+
 /// Why an image can't be the cache of a directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Mismatch {

@@ -45,7 +45,7 @@ impl Cache {
             Err(error) => return Err(error),
             Ok(_) => return Err(Errno::EEXIST.into()),
         }
-        self.writable()?;
+        self.may_change_names(dir)?;
         let whole = [(source, 0, u64::MAX)];
         let needed = if kind == Kind::Regular { &whole[..] } else { &[] };
         for (node, at, len) in needed {

@@ -1,5 +1,6 @@
 //! An attached image.
 
+use crate::lower::Numbers;
 use crate::segment::{Areas, BucketLock, Cachelet, Chunk, Descriptor, Header, LaneState};
 use base::{Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -64,8 +65,8 @@ pub struct Fs {
     pub(crate) process: AtomicU32,
     /// Key of the name hash.
     pub(crate) name_key: NameKey,
-    /// Key of inode numbers.
-    pub(crate) number_key: NumberKey,
+    /// How the inode numbers are made that programs see.
+    pub(crate) numbers: Numbers,
     /// Buckets of the index that are in use, as far as this process has seen.
     pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
 
@@ -101,6 +102,10 @@ pub struct Fs {
     pub(crate) reservations: Table<AtomicU64>,
     pub(crate) areas: Areas,
     pub(crate) layout: Layout,
+    /// Key of the image's own inode numbers.
+    pub(crate) number_key: NumberKey,
+    /// The device whose inode numbers a cache shows.
+    pub(crate) originals_on: AtomicU64,
     /// The permission table.
     pub(crate) permissions: Ring<Permission>,
     /// Those that have no memory yet, too.
@@ -330,9 +335,15 @@ impl Fs {
         self.cachelets.number(cachelet)
     }
 
-    /// Inode number of a node.
+    /// Inode number of a node, as programs see it.
     #[inline(always)]
     pub fn ino(&self, id: u64) -> u64 {
+        self.numbers.of(id).unwrap_or_else(|| self.ino_as_original(id))
+    }
+
+    /// Inode number of a node, of which [`Fs::node_by_number`] makes the node again.
+    #[inline]
+    pub fn own_number(&self, id: u64) -> u64 {
         format::hash::inode_number(self.number_key, id)
     }
 
@@ -341,7 +352,7 @@ impl Fs {
         self.device
     }
 
-    /// The node with this inode number and reuse generation, if the number is one.
+    /// The node with this [number of its own](Fs::own_number) and reuse generation, if the number is one.
     pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
         let id = format::hash::inode_node(self.number_key, ino, generation)?;
         (format::inode::node_offset(id) < self.layout.limit).then_some(base::Node { id, hint: u32::MAX })

@@ -111,4 +111,6 @@ pub mod state {
     pub const NO_XATTRS: u64 = 32;
     /// Its extended attributes are here, whatever they are.
     pub const XATTRS: u64 = 64;
+    /// It was made here: it shows an inode number of its own, whichever it has there by now.
+    pub const MADE: u64 = 128;
 }

@@ -162,6 +162,23 @@ impl NumberKey {
         }
     }
 
+    /// Both words, for who keeps them where it reads them.
+    pub const fn words(self) -> (u64, u64) {
+        (self.first, self.second)
+    }
+
+    /// The key of these words.
+    #[inline(always)]
+    pub const fn of_words(first: u64, second: u64) -> NumberKey {
+        NumberKey { first, second }
+    }
+
+    /// Whether the numbers are short.
+    #[inline(always)]
+    pub const fn is_short(self) -> bool {
+        self.second <= SHORT_MAX
+    }
+
     /// Bits of the line's number in a short inode number; `None`: the numbers are long.
     #[inline(always)]
     const fn short(self) -> Option<u32> {

@@ -59,7 +59,7 @@ impl Process {
         // SAFETY: as above.
         let out = unsafe { &mut *thread.room().text[1].get() };
         let mut text = TextOut::new(out, Errno::ENAMETOOLONG);
-        put_by_number(&mut text, file.mount, file.node, ino)?;
+        put_by_number(&mut text, file.mount, file.node)?;
         Ok(InKernel { path: text.bytes(), flags, offset, description, ino })
     }
 
@@ -76,8 +76,7 @@ impl Process {
     fn kernel_lets_write(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
         let mut bytes = [0u8; PATH_MAX];
         let mut text = TextOut::new(&mut bytes, Errno::ENAMETOOLONG);
-        let ino = mount.backend.attr(cx, node).map(|attr| attr.ino);
-        if !ino.is_ok_and(|ino| put_by_number(&mut text, mount, node, ino).is_ok()) {
+        if mount.backend.attr(cx, node).is_err() || put_by_number(&mut text, mount, node).is_err() {
             return false;
         }
         let flags = abi::O_WRONLY | abi::O_CLOEXEC | abi::O_NONBLOCK | abi::O_NOCTTY;
@@ -128,11 +127,11 @@ impl Process {
 }
 
 /// The path of a file, whatever its names, in the kernel's mount at the same path, with its NUL.
-fn put_by_number(text: &mut TextOut, mount: &Mount, node: Node, ino: u64) -> Result<(), Errno> {
+fn put_by_number(text: &mut TextOut, mount: &Mount, node: Node) -> Result<(), Errno> {
     text.put(mount.prefix())?;
     // What `Node::id` says of its place's generation, and what the mount calls files by.
     text.put(b"/.bypath/ino/")?;
-    text.number(ino, 10)?;
+    text.number(mount.backend.kernel_mount().number_of(node), 10)?;
     text.put(b".")?;
     text.number(node.id >> 40, 10)?;
     text.put(b"\0")

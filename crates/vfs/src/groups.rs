@@ -5,10 +5,15 @@ use base::{Cx, DescriptionId, Holder, Node, Result};
 
 /// What a mount through the kernel asks and tells. Not one of them needs an answer where nothing else changes files.
 pub trait KernelMount {
-    /// The node with inode number `ino` that was its place's `generation`-th, if
+    /// The node with [this number](KernelMount::number_of) that was its place's `generation`-th, if
     /// there can be one (native: `Node::id >> 40`). Whether there is one shows at its first use.
-    fn by_number(&self, _ino: u64, _generation: u32) -> Option<Node> {
+    fn by_number(&self, _number: u64, _generation: u32) -> Option<Node> {
         None
+    }
+
+    /// The number by which [`KernelMount::by_number`] finds a node; not what programs see, behind a cache.
+    fn number_of(&self, _node: Node) -> u64 {
+        0
     }
 
     /// The kernel is about to be told the attributes of `node`, or names in it,

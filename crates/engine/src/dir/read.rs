@@ -1,4 +1,4 @@
-//! readdir: slots in order, names and types from the edentries; no inode is touched.
+//! readdir: slots in order, names and types from the edentries; no inode is touched, but behind a cache for its number.
 
 use super::NameBuffer;
 use super::ahead::Ahead;

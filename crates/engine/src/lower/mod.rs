@@ -14,6 +14,7 @@
 mod evict;
 mod fetched;
 mod gate;
+mod number;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use crate::names::whole::Whole;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub use gate::{Changing, Closed};
+pub(crate) use number::Numbers;
 pub use state::{Identity, PLACE_MAX};
 pub use update::Change;
 pub use written::Written;
@@ -193,7 +195,7 @@ impl Fs {
         let (mut shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
         if inode.head().kind == Kind::Directory as u8 {
             let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
-            let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+            let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && !self.is_elsewhere(lower);
             return Ok(Some(partial | if is_plain { 0 } else { cachelet::COLD }));
         }
         if state & bits::DIRTY != 0 {
@@ -201,10 +203,11 @@ impl Fs {
         }
         cachelet.nlink.store(shown as u32, Relaxed);
         cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
-        // Whoever asks for what only the cold line has must look there. The fast path shows whole blocks, of files.
+        // Whoever asks for what only the cold line has must look there. The fast path shows whole blocks, of files, and one
+        // `st_dev`.
         let is_shown =
             if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
-        let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown;
+        let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown && !self.is_elsewhere(lower);
         Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
     }
 

@@ -255,6 +255,61 @@ fn written_nodes() {
     sound(test);
 }
 
+/// Goal: a node shows the number of its original, the same by every call; but what was made here, or lies on another device,
+/// or has a number like those that are made here, shows one that no original shows. What was made here keeps it when it is
+/// below, until another file takes its place. Without having been told to, an image shows its own.
+#[test]
+fn numbers() {
+    let test = cache();
+    let (cx, root) = (test.cx(), test.root_node());
+    let dir = make(&test, root, b"dir", Kind::Directory, stamp(11, 4096));
+    let file = make(&test, dir, b"file", Kind::Regular, stamp(12, 9));
+    let own = [dir, file].map(|node| test.own_number(node.id));
+    test.become_cache(&cx, &Identity::new(1, [7, 11], b"/srv/data").unwrap()).unwrap();
+    let shown = |test: &TestFs, node: Node| {
+        let (attr, mut out, mut listed) = (test.attr(&test.cx(), node).unwrap(), MaybeUninit::<Stat>::zeroed(), vec![]);
+        let number = attr.ino;
+        let hint = test.cachelet_number(test.see(&test.cx(), node).unwrap().cachelet);
+        let is_fast = test.fstat_fast(Node { hint, ..node }, &mut out) == Fast::Done(());
+        assert_eq!(is_fast, attr.atime == attr.mtime, "but for what has a time of its own");
+        // SAFETY: zeroed, and words alone.
+        assert!(!is_fast || unsafe { out.assume_init() }.st_ino == number, "fast and slow");
+        for within in [test.root_node(), dir] {
+            test.readdir(&test.cx(), within, 0, &mut |entry| {
+                listed.extend((entry.id == node.id).then_some(entry.ino));
+                true
+            })
+            .unwrap();
+        }
+        assert!(!listed.is_empty() && listed.iter().all(|one| *one == number), "{listed:?} and {number}");
+        number
+    };
+    assert_eq!([dir, file].map(|node| shown(&test, node)), own);
+    test.show_originals().unwrap();
+    assert_eq!([dir, file].map(|node| shown(&test, node)), [11, 12]);
+    assert_eq!(test.node_by_number(own[1], (file.id >> 40) as u32).map(|node| node.id), Some(file.id));
+    let elsewhere = make(&test, dir, b"elsewhere", Kind::Regular, Stamp { device: 8, ..stamp(12, 9) });
+    let strange = make(&test, dir, b"strange", Kind::Regular, stamp(1 << 52 | 12, 9));
+    let new = base::NewNode { kind: Kind::Regular, mode: 0o755, rdev: 0, target: b"" };
+    let made = [b"made", b"cold"].map(|name| test.create(&cx, dir, name, &new).unwrap());
+    let times = base::SetAttr { atime: Some(base::SetTime::At(1)), mtime: Some(base::SetTime::At(2)), ..Default::default() };
+    test.set_attr(&cx, made[1], &times).unwrap();
+    let others = [elsewhere, strange, made[0], made[1]];
+    let as_own = others.map(|node| test.own_number(node.id) | 1 << 52);
+    assert_eq!(others.map(|node| shown(&test, node)), as_own);
+    for (node, number) in made.iter().zip(20..) {
+        test.written(&cx, *node, &super::Written { stamp: stamp(number, 0), is_clean: true, name: None }).unwrap();
+    }
+    let test = test.again();
+    test.show_originals().unwrap();
+    assert_eq!(others.map(|node| shown(&test, node)), as_own, "and it is below");
+    let other = Change { mode: 0o600, uid: 1, gid: 2, stamp: stamp(31, 1), before: None };
+    test.restamp_as_another(&test.cx(), made[0], &other).unwrap();
+    assert_eq!(shown(&test, made[0]), 31);
+    test.unlink(&test.cx(), dir, b"file").unwrap();
+    sound(test);
+}
+
 /// Goal: bytes below that a truncation has cut off do not come back when the file grows again.
 #[test]
 fn truncation_lowers_the_end() {

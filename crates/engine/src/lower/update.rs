@@ -93,8 +93,14 @@ impl Fs {
             self.drop_contents(&mut tx, cachelet, node.id)?;
         }
         self.record_stamp(&mut tx, node, new, is_file)?;
-        tx.commit()?;
+        // Its number changes with the file.
         let change = self.change(cachelet);
+        tx.commit()?;
+        if !known.stamp.is_same_file(&new.stamp)
+            && let Some((_, lower)) = self.lower_lines(inode)?
+        {
+            self.image.and(&lower.state, !bits::MADE);
+        }
         change.uid.store(new.uid, Relaxed);
         change.gid.store(new.gid, Relaxed);
         change.mode.store(change.mode.load(Relaxed) & 0xffff_0000 | u32::from(new.mode), Relaxed);

@@ -139,7 +139,7 @@ impl Fs {
             (&lower.mtime, stamp.mtime as u64),
             (&lower.ctime, stamp.ctime as u64),
             (&lower.seen, pm::clock::now() as u64),
-            (&lower.state, bits::PRESENT | bits::DIRTY | bits::XATTRS | listed),
+            (&lower.state, bits::PRESENT | bits::DIRTY | bits::XATTRS | bits::MADE | listed),
         ] {
             self.image.store(word, value);
         }

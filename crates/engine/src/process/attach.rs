@@ -531,6 +531,7 @@ pub(crate) fn unjoined(
     let root = Pinned::<format::Root>::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?;
     let is_plain = !options.read_only && image.domain() == Domain::Process && root.flags.load(Relaxed) & 1 == 0;
     let slot = (options.slot % base::MOUNTS_MAX) as u8;
+    let number_key = NumberKey::new(superblock.ino_key, superblock.numbers());
     let mut fs = Fs {
         root,
         lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).and_then(Ring::of).ok_or(AttachError::Damaged)?,
@@ -559,7 +560,9 @@ pub(crate) fn unjoined(
         buckets: Steps::new(),
         layout,
         areas: Areas::new(&layout, cachelet_budget(&layout)),
-        number_key: NumberKey::new(superblock.ino_key, superblock.numbers()),
+        numbers: crate::lower::Numbers::new(number_key),
+        number_key,
+        originals_on: AtomicU64::new(0),
         name_key: NameKey::new(superblock.hash_seed),
         generation: 0,
         slot,

@@ -190,7 +190,7 @@ impl Fixer<'_> {
         }
         // Not to be given out for the name.
         self.claim(offset, 1);
-        let number = self.fs.ino(node_id(offset, head.generation));
+        let number = self.fs.own_number(node_id(offset, head.generation));
         let mut name = format!("#{number}");
         let mut again = 1;
         while self.has_name(lost, self.fs.hash(lost, name.as_bytes())) {

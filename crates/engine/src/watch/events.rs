@@ -128,9 +128,9 @@ impl Fs {
         if !self.may_be_watched(parent) {
             return None;
         }
-        let (ino, mut found) = (self.ino(node.id), None);
+        let mut found = None;
         let look = &mut |entry: base::DirEntry| {
-            if entry.ino == ino {
+            if entry.id == node.id {
                 name[..entry.name.len()].copy_from_slice(entry.name);
                 found = Some((parent, entry.name.len()));
             }

@@ -1,6 +1,6 @@
 //! Nodes and their attributes.
 //!
-//! `.bypath/ino/<ino>.<generation>` in the root leads to any node but a
+//! `.bypath/ino/<number>.<generation>` in the root leads to any node but a
 //! directory, whatever its names, and also if it has none: so a descriptor of
 //! the direct path can become one of the kernel's. It shows in no listing, and only
 //! those who may write the image itself may search it, because it leads past

@@ -355,8 +355,12 @@ impl AdvisoryLocks for Native {
 }
 
 impl KernelMount for Native {
-    fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
-        self.0.node_by_number(ino, generation)
+    fn by_number(&self, number: u64, generation: u32) -> Option<Node> {
+        self.0.node_by_number(number, generation)
+    }
+
+    fn number_of(&self, node: Node) -> u64 {
+        self.0.own_number(node.id)
     }
 
     fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Option<bool> {
