@@ -13,13 +13,18 @@ mod bench;
 
 use bench::power::{Start, number};
 use bench::{How, may_run};
+use std::sync::{Mutex, PoisonError};
 
 /// Cases, where nothing else is said. The third has found a number that was given twice.
 const CASES: u64 = 4;
 const SEED: u64 = 133;
 
+/// One at a time: a program that another starts has, for a moment, open what this one has, and what is open is not unmounted.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Cases of a directory that is cached so.
 fn cases(how: How) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (first, cases) = (number("BYPATH_SEED", SEED), number("BYPATH_CASES", CASES));
     let start = if may_run() { Start::make(how) } else { None };
     let Some(mut start) = start else {
