@@ -11,7 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-deaths
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
@@ -186,6 +186,14 @@ cache-power:
 	@for seed in $$(seq 1 100 $(or $(KILLS),500)); do \
 	    $(STEP) "power failures below a cached directory, from $$seed on" env BYPATH_CASES=100 BYPATH_SEED=$$seed BYPATH_POWER_FS=$(or $(FS),ext4) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test power -- --nocapture || exit 1; \
 	done
+# All pairs of operations behind a cache, the round after them cut off at each step; and without the image, by its journal.
+cache-pairs:
+	@for first in $$(seq 0 38); do \
+	    $(STEP) "all pairs with operation $$first, cut off everywhere" env BYPATH_FIRST=$$first $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test rounds --test journal pairs_cut_off || exit 1; \
+	done
+# Programs, and processes that write back, that die at so many accesses of each operation.
+cache-deaths:
+	$(STEP) 'deaths at any access to a cache' env BYPATH_POINTS=$(or $(POINTS),400) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test deaths
 # A portion of `make stops`.
 system-stops:
 	$(STEP) 'processes stopped at random' $(TESTKIT) stops --stops 200

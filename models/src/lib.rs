@@ -6,10 +6,10 @@
 //! The engine's code works on mapped memory, which neither can see; so these are
 //! models: each follows the functions that it names step by step, with the same
 //! orderings. A change there is to be made here too. Where the code itself works on
-//! any atomic words (`openfiles::refcount`, `posix::here`, `pm::counted`), it is that which is tried, by both.
+//! any atomic words (`openfiles::refcount`, `posix::here`, `pm::counted`, `engine::lower::gate`), it is that which is tried, by both.
 //!
-//! Not for loom: entering and closing a directory (`lane/enter.rs`), which stands on
-//! sequential consistency; loom takes such accesses for acquire and release only.
+//! loom takes sequentially consistent accesses for acquire and release only. What stands on them has fences beside each
+//! here (`gate/atomic.rs`), or is left to shuttle: entering and closing a directory (`lane/enter.rs`).
 //! Shuttle takes all accesses for sequentially consistent: what an ordering is worth is loom's to find.
 //!
 //! [loom]: https://docs.rs/loom
@@ -32,12 +32,10 @@ mod cachelet;
 #[path = "../../crates/pm/src/counted.rs"]
 mod counted;
 #[cfg(all(test, not(feature = "many")))]
+mod gate;
+#[cfg(all(test, not(feature = "many")))]
 #[path = "../../crates/posix/src/here.rs"]
 mod here;
-#[cfg(test)]
-#[allow(dead_code)]
-#[path = "../../crates/openfiles/src/refcount.rs"]
-mod refcount;
 #[cfg(all(test, not(feature = "many")))]
 mod holders;
 #[cfg(all(test, not(feature = "many")))]
@@ -50,6 +48,10 @@ mod ledger;
 mod many;
 #[cfg(all(test, not(feature = "many")))]
 mod pins;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../crates/openfiles/src/refcount.rs"]
+mod refcount;
 #[cfg(all(test, not(feature = "many")))]
 mod relative;
 #[cfg(all(test, not(feature = "many")))]

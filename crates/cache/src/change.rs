@@ -1,6 +1,7 @@
 //! Changes: noted, then made by the engine in the image. What they need of the lower file system is brought first.
 
 use crate::data::Brought;
+use crate::mutant::{self, Mutant};
 use crate::{Cache, Changes, own};
 use base::{Cx, DescriptionId, Errno, Error, Fallocate, Kind, MapFor, NewNode, Node, RenameMode, Result, SetAttr};
 use pm::UserSlice;
@@ -16,6 +17,17 @@ const BLOCK: u64 = 4096;
 pub(crate) const FILE_MAX: u64 = 16 << 40;
 /// No bytes.
 const NONE: (u64, u64) = (0, 0);
+
+/// A note, and the change that it is of.
+fn noted<T>(note: impl FnOnce() -> Result<()>, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    if mutant::is(Mutant::NoteAfterChange) {
+        let made = change()?;
+        note()?;
+        return Ok(made);
+    }
+    note()?;
+    change()
+}
 
 impl Cache {
     /// `EROFS` of a cache that is only to be read.
@@ -86,10 +98,7 @@ impl Cache {
             Ok(_) => return Err(Errno::EEXIST.into()),
         }
         self.may_change_names(dir)?;
-        self.change(cx, &[dir], || {
-            self.touch_name(cx, dir, name)?;
-            self.native.create(cx, dir, name, new)
-        })
+        self.change(cx, &[dir], || noted(|| self.touch_name(cx, dir, name), || self.native.create(cx, dir, name, new)))
     }
 
     pub(crate) fn make_nameless(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
@@ -278,12 +287,14 @@ impl Cache {
                 None => self.fs().attr(&own(cx), node)?.size,
             };
             let end = start.saturating_add(len);
-            self.touch_node(cx, node, (start, end.min(FILE_MAX)))?;
-            self.bring_borders(cx, node, start, end)?;
-            match offset {
-                Some(offset) if is_stored => self.native.write_stored(cx, node, offset, from),
-                offset => self.native.write(cx, node, offset, from),
-            }
+            let write = || {
+                self.bring_borders(cx, node, start, end)?;
+                match offset {
+                    Some(offset) if is_stored => self.native.write_stored(cx, node, offset, from),
+                    offset => self.native.write(cx, node, offset, from),
+                }
+            };
+            noted(|| self.touch_node(cx, node, (start, end.min(FILE_MAX))), write)
         })
     }
 

@@ -35,6 +35,7 @@ mod list;
 pub mod lower;
 mod make;
 mod mixed;
+pub mod mutant;
 mod settle;
 mod shared;
 pub mod touch;

@@ -27,10 +27,6 @@ mod finish;
 pub mod journal;
 mod make;
 pub mod marker;
-#[cfg(feature = "mutants")]
-pub mod mutant;
-#[cfg(not(feature = "mutants"))]
-mod mutant;
 mod names;
 mod park;
 mod place;
@@ -48,7 +44,7 @@ pub use status::{Status, Waiting, removed};
 use base::{Cred, Cx, Thread};
 use below::Below;
 use cache::Cache;
-use mutant::Mutant;
+use cache::mutant::{self, Mutant};
 use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
@@ -249,11 +245,16 @@ impl Writer {
             bytes: 0,
         };
         // The tail of a journal moves behind what is synced.
-        work.all(sync || journal.is_some() || outlives)?;
+        let is_early = mutant::is(Mutant::TailBeforeSync);
+        work.all(!is_early && (sync || journal.is_some() || outlives))?;
         self.is_unsure.store(false, Relaxed);
         if let Some(journal) = journal {
             work.before("tail")?;
             journal.is_below(work.cache, &work.cx, &work.plan, group)?;
+        }
+        if is_early {
+            work.before("sync")?;
+            work.below.sync()?;
         }
         Ok(Round { noted, bytes: work.bytes })
     }

@@ -4,10 +4,10 @@
 //! cut off knows its own files again.
 
 use crate::below::{Dir, There, id_of_node, join, parked};
-use crate::mutant::{self, Mutant};
 use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
+use cache::mutant::{self, Mutant};
 use cache::touch::Label;
 use engine::lower::{Stamp, Written};
 use pm::{Errno, UserSlice};

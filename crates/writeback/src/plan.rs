@@ -1,11 +1,11 @@
 //! What a round is to do: the notes, and what the tree is like at one moment.
 
 use crate::below::id_of_node;
-use crate::mutant::{self, Mutant};
 use crate::names::Facts;
 use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
 use cache::Cache;
+use cache::mutant::{self, Mutant};
 use cache::touch::{CHUNK, Label};
 use engine::lower::{Stamp, bits};
 use pm::{Errno, UserSlice};
@@ -146,6 +146,10 @@ impl Plan {
                 continue;
             };
             fs.begin_round(now + 1).map_err(image)?;
+            if mutant::is(Mutant::OpenedBeforeCopy) {
+                closed.open();
+                return read(now + 1);
+            }
             let plan = read(now + 1);
             if closed.open() {
                 return plan;

@@ -156,6 +156,34 @@ fn image_is_lost() {
     assert!(told * 2 > lives, "{told} of {lives}");
 }
 
+/// Goal: each pair of operations, the first said in a cut, the second by the round, which is cut off, and the replay too.
+/// A few of them; with `BYPATH_FIRST`, the number of the first operation, a third of all steps of all its pairs.
+#[test]
+fn pairs_cut_off() {
+    if !may_run() {
+        return;
+    }
+    let first = bench::first();
+    let stride = if first.is_some() { 3 } else { 400 };
+    for index in (0..OPS.len()).filter(|index| first.map_or(index % 3 == 1, |first| first == *index)) {
+        for at in (1 + index * 5 % stride..).step_by(stride) {
+            let bench = Bench::new(&format!("pairs-{index}-{at}"), OPS.len(), How::Journal);
+            (0..bench.runs).for_each(|run| bench.both(run, OPS[index]));
+            commit(&bench);
+            OPS.iter().enumerate().for_each(|(run, op)| bench.both(run, *op));
+            let wanted = twins(&bench);
+            let is_over = round(&bench, at, 0, &mut || {});
+            std::fs::remove_file(&bench.image).unwrap();
+            replay(&bench, &[at % 97]);
+            compare(&bench, &wanted, &format!("{:?}, cut off at {at}", OPS[index]));
+            let _ = std::fs::remove_dir_all(bench.low.parent().unwrap());
+            if is_over {
+                break;
+            }
+        }
+    }
+}
+
 /// Goal: each operation alone, said in one cut, and its round cut off at each step.
 #[test]
 fn each_operation() {

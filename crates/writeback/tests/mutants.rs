@@ -5,11 +5,12 @@
 mod bench;
 
 use bench::Op::{self, *};
+use bench::deaths::{Part, die_if_told, points};
 use bench::power::Start;
 use bench::{Bench, How, OPS, may_run};
+use cache::mutant::{Mutant, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use writeback::mutant::{Mutant, plant};
 
 /// One fault is planted at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -23,7 +24,9 @@ const TWICE: [Op; 2] = [Rename("d/e/deep", "f"), Mkdir("n")];
 type Case = dyn Fn(&mut Start, u64);
 
 /// Cases with a power failure at most.
-const CASES: u64 = 6;
+const CASES: u64 = 30;
+/// Attempts with somebody beside at most.
+const BESIDE: u32 = 40;
 /// Steps of a round at most.
 const STEPS: usize = 24;
 
@@ -53,7 +56,19 @@ fn rounds_notice() {
     let _alone = alone();
     std::panic::set_hook(Box::new(|_| {}));
     let new = [[Create("new"), Write("new", 0, 9)], [Create("d/new"), Chmod("d", 0o711)], [Append("big", 100_000), OPS[0]]];
-    let tests: [(Mutant, &dyn Fn() -> bool); 4] = [
+    let fails = |test: &dyn Fn()| catch_unwind(AssertUnwindSafe(test)).is_err();
+    let beside = || {
+        let bench = Bench::new("beside", 160, How::Directory);
+        fails(&|| {
+            bench.moved_beside_rounds();
+            (0..bench.runs).for_each(|run| bench.check(run, "beside"));
+        })
+    };
+    let tests: [(Mutant, &dyn Fn() -> bool); 7] = [
+        (Mutant::NoteAfterChange, &|| fails(&|| points(Part::Change, &[Create("new")], 24))),
+        (Mutant::NoteAfterChange, &|| fails(&|| points(Part::Change, &[Write("f", 3, 10)], 24))),
+        // Whoever moves things about has to come at the right moment.
+        (Mutant::OpenedBeforeCopy, &|| (0..BESIDE).any(|_| beside())),
         (Mutant::NoteLeftOut, &|| cut_off("note", &new)),
         (Mutant::NameLeftOut, &|| cut_off("name", &new)),
         (Mutant::DataAfterName, &|| cut_off("data", &new)),
@@ -71,6 +86,12 @@ fn rounds_notice() {
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
+/// The other user of the image, where one is wanted.
+#[test]
+fn the_one_that_dies() {
+    die_if_told();
+}
+
 /// Goal: faults that a power failure brings to light. Method: for each a seed of `power.rs` that does.
 #[test]
 fn power_notices() {
@@ -78,14 +99,17 @@ fn power_notices() {
         return;
     }
     let _alone = alone();
-    let tests: [(Mutant, &Case); 3] = [
-        (Mutant::FreedBeforeSync, &|start, number| start.drawn(3 + number)),
-        (Mutant::NumberGivenTwice, &|start, number| start.case(&TWICE, Some(24), 6 + number, 24)),
-        (Mutant::BelievedWhole, &|start, number| start.case(&[Create("new")], Some(3), 5 + number, 24)),
+    let tests: [(Mutant, How, &Case); 4] = [
+        (Mutant::FreedBeforeSync, How::Outlived, &|start, number| start.drawn(3 + number)),
+        (Mutant::NumberGivenTwice, How::Outlived, &|start, number| start.case(&TWICE, Some(24), 6 + number, 24)),
+        (Mutant::BelievedWhole, How::Outlived, &|start, number| start.case(&[Create("new")], Some(3), 5 + number, 24)),
+        (Mutant::TailBeforeSync, How::JournalBeside, &|start, number| {
+            start.without_image([Create("new"), Append("big", 9)], true, (Some(100), 5 + number), 24);
+        }),
     ];
-    for (mutant, case) in tests {
+    for (mutant, how, case) in tests {
         // What panics leaves nothing that could go on.
-        let Some(mut start) = Start::make() else {
+        let Some(mut start) = Start::make(how) else {
             println!("skip: no loop device or mkfs here: NOT tested");
             return;
         };

@@ -48,6 +48,68 @@ fn pairs_behind(how: How) {
     bench.end();
 }
 
+/// Goal: a round after each pair of operations may be cut off at any step. One step of a third of the pairs; with
+/// `BYPATH_FIRST`, the number of the first operation, all steps of all its pairs.
+#[test]
+fn pairs_cut_off() {
+    pairs_cut_off_behind(How::Directory);
+}
+
+/// The same behind a daemon.
+#[test]
+fn pairs_cut_off_of_a_daemon() {
+    pairs_cut_off_behind(How::Daemon);
+}
+
+fn pairs_cut_off_behind(how: How) {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 60;
+    let first = bench::first();
+    let bench = Bench::new("pairs-cut", OPS.len() * if first.is_some() { STEPS } else { OPS.len() }, how);
+    let mut run = 0;
+    for (index, a) in OPS.iter().enumerate().filter(|(index, _)| first.is_none_or(|first| first == *index)) {
+        for (other, b) in OPS.iter().enumerate().filter(|(other, _)| first.is_some() || (index + other) % 3 == 0) {
+            let one = 1 + (index * OPS.len() + other) * 7 % 19;
+            for at in if first.is_some() { 1..STEPS } else { one..one + 1 } {
+                bench.both(run, *a);
+                bench.both(run, *b);
+                let was_cut = bench.cut(at);
+                bench.check(run, &format!("{a:?}, {b:?}, cut at {at}"));
+                run += 1;
+                if !was_cut {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: a round reads the tree at one moment, however busy somebody is: nothing is taken for gone that was on its way.
+#[test]
+fn moved_beside_rounds() {
+    moved_beside_rounds_behind(How::Directory);
+}
+
+/// The same behind a daemon.
+#[test]
+fn moved_beside_rounds_of_a_daemon() {
+    moved_beside_rounds_behind(How::Daemon);
+}
+
+fn moved_beside_rounds_behind(how: How) {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("beside", 160, how);
+    bench.moved_beside_rounds();
+    (0..bench.runs).for_each(|run| bench.check(run, "moved beside rounds"));
+    bench.end();
+}
+
 /// Goal: a round may be cut off at any step and runs again, with and without work in between.
 #[test]
 fn cut_anywhere() {

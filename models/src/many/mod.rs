@@ -7,6 +7,7 @@
 
 mod channel;
 mod enter;
+mod gate;
 mod holders;
 mod index;
 mod lanes;

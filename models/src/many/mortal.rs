@@ -75,6 +75,15 @@ macro_rules! word {
                 step();
                 self.0.fetch_and(value, order)
             }
+            pub fn fetch_update(
+                &self,
+                order: Ordering,
+                failed: Ordering,
+                change: impl FnMut($of) -> Option<$of>,
+            ) -> Result<$of, $of> {
+                step();
+                self.0.fetch_update(order, failed, change)
+            }
             pub fn fetch_or(&self, value: $of, order: Ordering) -> $of {
                 step();
                 self.0.fetch_or(value, order)

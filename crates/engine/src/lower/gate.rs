@@ -9,321 +9,85 @@
 //! - The gate is closed until a time, not by somebody: whoever closed it and died, or was stopped, keeps nobody out for
 //!   longer. Who opens it is told whether it was closed all the time; if not, what it has read means nothing.
 //! - Who dies inside is outside once its lane is adopted, which makes its record happen or not.
+//!
+//! It works on any words, so `models/` tries this file itself.
 
-use crate::fs::Fs;
-use base::{Cx, Result};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use format::cache::Writer;
-use pm::Errno;
-use pm::clock::monotonic;
-use pm::file::{nap, wait, wake};
-use pm::life::{Look, Who};
+use super::atomic::AtomicU64;
+use super::atomic::Ordering::SeqCst;
 
 /// Longest time for which the gate is closed, nanoseconds. A word that says more is of another boot.
 const CLOSED_MAX: u64 = 10_000_000_000;
-/// Between two looks, nanoseconds.
-const NAP: i64 = 20_000;
 /// Looks until a lane that stays inside is looked at for its owner's death.
 const LOOKS: u32 = 20;
-/// How long one sleeps for an answer before one looks for a failure, nanoseconds.
-const DURABLE_LOOK: i64 = 2_000_000;
-/// How long somebody waits for a writer where there is none, nanoseconds.
-const NO_WRITER: i64 = 5_000_000_000;
 
-/// In the words of those who wait the low half counts who wants what was changed to be durable, the high half who wants it
-/// below: a journal answers the one, a round both.
-const BELOW: u64 = 1 << 32;
-
-/// Whether a half of a counter has come so far; it wraps.
-fn is_reached(now: u64, mine: u64) -> bool {
-    (now as u32).wrapping_sub(mine as u32) as i32 >= 0
+/// The words of a gate.
+pub(crate) trait Gate {
+    /// Until when it is closed; 0: it is open.
+    fn closed(&self) -> &AtomicU64;
+    /// Lanes that there may be.
+    fn lanes(&self) -> u32;
+    /// How many changes a lane is inside of, one within the other.
+    fn inside(&self, lane: u32) -> &AtomicU64;
+    /// Adopts a lane whose owner has died.
+    fn adopt_if_dead(&self, lane: u32);
+    /// Nanoseconds, which do not go back.
+    fn now(&self) -> u64;
+    /// Lets others run for a moment.
+    fn nap(&self);
 }
 
-/// Raises both halves of a counter.
-fn raise(word: &AtomicU64, to: u64) {
-    let further = |now: u64, to: u64| if is_reached(now, to) { now as u32 } else { to as u32 };
-    let both = |now: u64| Some(u64::from(further(now >> 32, to >> 32)) << 32 | u64::from(further(now, to)));
-    let _ = word.fetch_update(SeqCst, SeqCst, both);
-}
-
-/// A change under way; it is over when this is dropped.
-#[derive(Debug)]
-pub struct Changing<'a>(&'a AtomicU64);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        // Adopted meanwhile (a call that was broken off): nothing is left to give back.
-        let _ = self.0.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
+/// Begins a change; waits while the gate is closed. `inside` is the caller's own.
+pub(crate) fn enter(gate: &impl Gate, inside: &AtomicU64) {
+    if inside.fetch_add(1, SeqCst) > 0 {
+        return;
     }
-}
-
-/// The gate is closed.
-#[derive(Debug)]
-pub struct Closed<'a> {
-    fs: &'a Fs,
-    until: u64,
-}
-
-impl Closed<'_> {
-    /// Opens the gate; whether it was closed all the time.
-    pub fn open(self) -> bool {
-        let Ok(state) = self.fs.cache_state() else { return false };
-        let ours = state.writer.closed.compare_exchange(self.until, 0, SeqCst, SeqCst).is_ok();
-        ours && now() < self.until
-    }
-}
-
-/// Number of the process that writes back, if it lives, as far as can be told.
-fn living(writer: &Writer) -> u32 {
-    let pid = writer.process.load(SeqCst) as u32;
-    let [namespace, since] = [0, 1].map(|word: usize| writer.who[word].load(SeqCst));
-    let lives = pid != 0 && Who { pid, namespace, since }.lives(Look::Thorough) != Some(false);
-    if lives { pid } else { 0 }
-}
-
-fn now() -> u64 {
-    monotonic() as u64
-}
-
-impl Fs {
-    /// Begins a change of a cached directory; waits while the gate is closed.
-    pub fn begin_change(&self, cx: &Cx) -> Result<Changing<'_>> {
-        let state = self.cache_state()?;
-        let lane = &self.lane_state(self.lane_of(cx)?).changing;
-        if lane.fetch_add(1, SeqCst) > 0 {
-            return Ok(Changing(lane));
+    loop {
+        let until = gate.closed().load(SeqCst);
+        if until == 0 {
+            return;
         }
-        loop {
-            let until = state.writer.closed.load(SeqCst);
-            let left = until.wrapping_sub(now());
-            if until == 0 || left == 0 || left > CLOSED_MAX {
-                if until != 0 {
-                    let _ = state.writer.closed.compare_exchange(until, 0, SeqCst, SeqCst);
-                }
-                return Ok(Changing(lane));
-            }
-            lane.store(0, SeqCst);
-            nap(NAP);
-            lane.store(1, SeqCst);
+        let left = until.wrapping_sub(gate.now());
+        if left == 0 || left > CLOSED_MAX {
+            let _ = gate.closed().compare_exchange(until, 0, SeqCst, SeqCst);
+            return;
         }
+        inside.store(0, SeqCst);
+        gate.nap();
+        inside.store(1, SeqCst);
     }
+}
 
-    /// Closes the gate for a time and waits until nobody is inside; `None` if somebody stays there for half of it.
-    pub fn close_changes(&self, nanoseconds: u64) -> Result<Option<Closed<'_>>> {
-        let state = self.cache_state()?;
-        let begun = now();
-        let until = begun + nanoseconds.min(CLOSED_MAX);
-        state.writer.closed.store(until, SeqCst);
-        let closed = Closed { fs: self, until };
-        let mut looks = 0;
-        for number in 0..self.header().lanes_high.get() {
-            while self.lane_state(number).changing.load(SeqCst) != 0 {
-                looks += 1;
-                if looks % LOOKS == 0 {
-                    self.adopt_if_proven(number);
-                }
-                if now() > begun + nanoseconds / 2 {
-                    closed.open();
-                    return Ok(None);
-                }
-                nap(NAP);
-            }
-        }
-        Ok(Some(closed))
-    }
+/// Ends a change.
+pub(crate) fn leave(inside: &AtomicU64) {
+    // Adopted meanwhile (a call that was broken off): nothing is left to give back.
+    let _ = inside.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
+}
 
-    /// Wants a round, and waits for it: what has been changed before is below then, and synced. The error of what could
-    /// not be written; `EIO` if nobody writes back.
-    pub fn want_round(&self) -> Result<()> {
-        let state = self.cache_state()?;
-        let writer = &state.writer;
-        let mine = (writer.wanted.fetch_add(BELOW, SeqCst) >> 32) + 1;
-        self.call_writer()?;
-        let (mut seen, mut looks) = (monotonic(), 0u32);
-        loop {
-            if is_reached(writer.done.load(SeqCst) >> 32, mine) {
-                return Ok(());
-            }
-            if is_reached(writer.failed.load(SeqCst) >> 32, mine) {
-                let errno = state.error.load(SeqCst) as i32;
-                return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
-            }
+/// Closes the gate for a time and waits until nobody is inside. Until when it is closed; `None`, and it is open, if
+/// somebody stays there for half of that time.
+pub(crate) fn close(gate: &impl Gate, nanoseconds: u64) -> Option<u64> {
+    let begun = gate.now();
+    let until = begun + nanoseconds.min(CLOSED_MAX);
+    gate.closed().store(until, SeqCst);
+    let mut looks = 0;
+    for lane in 0..gate.lanes() {
+        while gate.inside(lane).load(SeqCst) != 0 {
             looks += 1;
-            if looks.is_multiple_of(64) {
-                if living(writer) != 0 {
-                    seen = monotonic();
-                } else if monotonic() - seen > NO_WRITER {
-                    return Err(Errno::EIO.into());
-                }
+            if looks % LOOKS == 0 {
+                gate.adopt_if_dead(lane);
             }
-            nap(if looks < 64 { NAP } else { 1_000_000 });
-        }
-    }
-
-    /// Waits until what has been changed before is durable, in the journal of who writes back, or below. The error of why
-    /// it is not; `EIO` if nobody writes back.
-    pub fn want_durable(&self) -> Result<()> {
-        let state = self.cache_state()?;
-        let writer = &state.writer;
-        let mine = writer.wanted.fetch_add(1, SeqCst) + 1;
-        self.call_writer()?;
-        let word = self.answer_word()?;
-        let (mut alive, mut looks) = (monotonic(), 0u32);
-        loop {
-            let seen = word.load(SeqCst);
-            if is_reached(seen.into(), mine) {
-                return Ok(());
+            if gate.now() > begun + nanoseconds / 2 {
+                open(gate, until);
+                return None;
             }
-            if is_reached(writer.failed.load(SeqCst), mine) {
-                let errno = state.error.load(SeqCst) as i32;
-                return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
-            }
-            looks += 1;
-            if looks.is_multiple_of(64) {
-                if living(writer) != 0 {
-                    alive = monotonic();
-                } else if monotonic() - alive > NO_WRITER {
-                    return Err(Errno::EIO.into());
-                }
-            }
-            wait(word, seen, DURABLE_LOOK);
+            gate.nap();
         }
     }
+    Some(until)
+}
 
-    /// Wakes who writes back.
-    pub fn call_writer(&self) -> Result<()> {
-        self.cache_state()?.writer.call.fetch_add(1, SeqCst);
-        wake(self.call_word()?);
-        Ok(())
-    }
-
-    /// The half of the answers that those wait at who want something to be durable.
-    fn answer_word(&self) -> Result<&AtomicU32> {
-        let at = self.image.offset_of(&self.cache_state()?.writer.done);
-        self.at(at, "answers of the writer")
-    }
-
-    fn call_word(&self) -> Result<&AtomicU32> {
-        let at = self.image.offset_of(&self.cache_state()?.writer.call);
-        self.at(at, "word of the writer")
-    }
-
-    /// Of who writes back: sleeps until somebody wants a round, at most so long. How many are wanted, and how many were
-    /// answered.
-    pub fn await_call(&self, seen: u32, nanoseconds: i64) -> Result<()> {
-        wait(self.call_word()?, seen, nanoseconds);
-        Ok(())
-    }
-
-    /// What [`Fs::await_call`] compares with; and the rounds that are wanted and have no answer.
-    pub fn rounds_wanted(&self) -> Result<(u32, Option<u64>)> {
-        let state = self.cache_state()?;
-        let seen = self.call_word()?.load(SeqCst);
-        let wanted = state.writer.wanted.load(SeqCst);
-        let answered = [&state.writer.done, &state.writer.failed].map(|word| word.load(SeqCst));
-        let is_answered = |half: u32| answered.iter().any(|answered| is_reached(answered >> half, wanted >> half));
-        Ok((seen, (!(is_answered(0) && is_answered(32))).then_some(wanted)))
-    }
-
-    /// Whether one of those wants all to be below.
-    pub fn is_below_wanted(&self, wanted: u64) -> Result<bool> {
-        let writer = &self.cache_state()?.writer;
-        let is_answered = |word: &AtomicU64| is_reached(word.load(SeqCst) >> 32, wanted >> 32);
-        Ok(!(is_answered(&writer.done) || is_answered(&writer.failed)))
-    }
-
-    /// Whether one of those wants it to be durable, and no more.
-    pub fn is_durable_wanted(&self, wanted: u64) -> Result<bool> {
-        let writer = &self.cache_state()?.writer;
-        let is_answered = |word: &AtomicU64| is_reached(word.load(SeqCst), wanted);
-        Ok(!(is_answered(&writer.done) || is_answered(&writer.failed)))
-    }
-
-    /// Answers those who want it to be durable, as many as `wanted` says.
-    pub fn answer_durable(&self, wanted: u64, result: core::result::Result<(), Errno>) -> Result<()> {
-        let state = self.cache_state()?;
-        let word = if result.is_ok() { &state.writer.done } else { &state.writer.failed };
-        if let Err(errno) = result {
-            self.image.store(&state.error, errno.0 as u64);
-        }
-        raise(word, word.load(SeqCst) & !u64::from(u32::MAX) | wanted & u64::from(u32::MAX));
-        wake(self.answer_word()?);
-        Ok(())
-    }
-
-    /// Answers those who want a round, as many as `wanted` says; and keeps the error for who asks later.
-    pub fn answer(&self, wanted: u64, result: core::result::Result<(), Errno>) -> Result<()> {
-        let state = self.cache_state()?;
-        self.image.store(&state.error, result.err().map_or(0, |errno| errno.0 as u64));
-        let word = if result.is_ok() { &state.writer.done } else { &state.writer.failed };
-        if wanted != 0 {
-            raise(word, wanted);
-        }
-        wake(self.answer_word()?);
-        Ok(())
-    }
-
-    /// Says whether this process writes back.
-    pub fn writes_back(&self, does: bool) -> Result<()> {
-        let (writer, own) = (&self.cache_state()?.writer, pm::life::own());
-        writer.process.store(0, SeqCst);
-        if does {
-            writer.who[0].store(own.namespace, SeqCst);
-            writer.who[1].store(own.since, SeqCst);
-            writer.process.store(own.pid.into(), SeqCst);
-        }
-        Ok(())
-    }
-
-    /// Process that writes back and lives, or 0; the error that is not solved; rounds ever.
-    pub fn writer(&self) -> Result<(u32, i32, u64)> {
-        let state = self.cache_state()?;
-        Ok((living(&state.writer), state.error.load(SeqCst) as i32, state.rounds.load(SeqCst)))
-    }
-
-    /// The number under which changes are noted now.
-    pub fn round(&self) -> Result<u64> {
-        Ok(self.cache_state()?.rounds.load(SeqCst))
-    }
-
-    /// From now on they are noted under this one.
-    pub fn begin_round(&self, number: u64) -> Result<()> {
-        let state = self.cache_state()?;
-        self.image.store(&state.rounds, number);
-        self.image.flush(self.image.offset_of(&state.rounds), 8);
-        self.image.fence();
-        Ok(())
-    }
-
-    /// A directory is about to move here.
-    pub fn note_move(&self) -> Result<()> {
-        let state = self.cache_state()?;
-        self.image.add(&state.moved, 1);
-        self.image.flush(self.image.offset_of(&state.moved), 8);
-        self.image.fence();
-        Ok(())
-    }
-
-    /// How many have moved; and whether all of those are where they belong below.
-    pub fn directory_moves(&self) -> Result<(u64, bool)> {
-        let state = self.cache_state()?;
-        let moved = state.moved.load(SeqCst);
-        Ok((moved, state.moves_written.load(SeqCst) == moved))
-    }
-
-    /// So many moves have reached the lower file system.
-    pub fn moves_are_written(&self, moved: u64) -> Result<()> {
-        self.image.store(&self.cache_state()?.moves_written, moved);
-        Ok(())
-    }
-
-    /// Bytes written back, ever, and so many more.
-    pub fn count_written(&self, more: u64) -> Result<u64> {
-        let state = self.cache_state()?;
-        let all = state.written.load(Relaxed).wrapping_add(more);
-        self.image.store(&state.written, all);
-        Ok(all)
-    }
+/// Opens the gate; whether it was closed all the time.
+pub(crate) fn open(gate: &impl Gate, until: u64) -> bool {
+    let ours = gate.closed().compare_exchange(until, 0, SeqCst, SeqCst).is_ok();
+    ours && gate.now() < until
 }

@@ -19,16 +19,17 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod update;
+mod writer;
 mod written;
 
 pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
-pub use gate::{Changing, Closed};
 pub(crate) use number::Numbers;
 pub use state::{Identity, PLACE_MAX};
 pub use update::Change;
+pub use writer::{Changing, Closed};
 pub use written::Written;
 
 use crate::dir::NameBuffer;
@@ -36,6 +37,7 @@ use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, cachelet};
 use base::stat::Figures;
 use base::{Attr, Cx, Kind, Node, Result};
+use core::sync::atomic;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use format::cache::Lower;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 mod daemon;
+pub mod deaths;
 pub mod power;
 
 use daemon::ByCalls;
@@ -16,8 +17,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use vfs::backend::{Backend, Xattrs};
@@ -100,6 +101,8 @@ pub enum How {
     Directory,
     /// With a journal.
     Journal,
+    /// With one beside the directory, on the same disk.
+    JournalBeside,
     /// A daemon: its numbers are not believed.
     Daemon,
     /// A directory of a machine that the image outlives: on DAX, or by a battery.
@@ -196,14 +199,20 @@ impl Bench {
 
     /// Over what is there: a directory, its twin, and an image that is, or is to be, the cache of the first.
     pub fn at(low: PathBuf, twins: PathBuf, image: PathBuf, how: How) -> Bench {
-        let (journaled, top) = (how == How::Journal, image.parent().unwrap().to_path_buf());
+        let bench = Bench::beside(low, twins, image, how);
+        let helper = Some(help(bench.cache.fs(), Arc::downgrade(&bench.writer), bench.helped.clone()));
+        Bench { helper, ..bench }
+    }
+
+    /// The same, where somebody else makes the rounds that are waited for.
+    pub fn beside(low: PathBuf, twins: PathBuf, image: PathBuf, how: How) -> Bench {
         let text = [image.as_os_str().as_bytes(), b"\0"].concat();
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
         let domain = (how == How::Outlived).then_some(pm::Domain::Whole);
         // Many come one after the other in one process, which keeps them all.
-        let cachelets = domain.map(|_| 1024);
+        let cachelets = matches!(how, How::Outlived | How::JournalBeside).then_some(1024);
         let options = engine::process::Options { domain, cachelets, ..Default::default() };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         let mut by = None;
@@ -214,7 +223,8 @@ impl Bench {
         prepare(&cx, fs, &origin).unwrap();
         let cache = Cache::new(&cx, fs, &origin, Changes::Image).unwrap();
         let cache: &'static Cache = Box::leak(Box::new(cache));
-        let journal = top.join("journal");
+        let journal = if how == How::JournalBeside { &low } else { &image }.with_file_name("journal");
+        let journaled = matches!(how, How::Journal | How::JournalBeside);
         let opened = journaled.then(|| Arc::new(Journal::open(cache, &image, &journal, 2 << 20).unwrap()));
         let writer = || match &opened {
             Some(journal) => Writer::new(cache).unwrap().journaled(journal.clone()),
@@ -222,9 +232,7 @@ impl Bench {
         };
         let committer = opened.is_some().then(|| Mutex::new(writer()));
         let writer = Arc::new(Mutex::new(writer()));
-        let helped = Arc::new(AtomicUsize::new(0));
-        let helper = Some(help(fs, Arc::downgrade(&writer), helped.clone()));
-        Bench { by, cache, writer, committer, journal, helped, helper, image, low, twins, runs: 1 }
+        Bench { by, cache, writer, committer, journal, helped: Arc::default(), helper: None, image, low, twins, runs: 1 }
     }
 
     /// Lets go of all that it has below and in memory; the image stays as it is.
@@ -269,7 +277,7 @@ impl Bench {
         }
     }
 
-    fn by_cache(&self, cx: &Cx, run: usize, op: Op) -> base::Result<()> {
+    pub fn by_cache(&self, cx: &Cx, run: usize, op: Op) -> base::Result<()> {
         let cache = self.cache;
         let make = |path, kind, target: &'static str| {
             let (dir, name) = self.walk(cx, run, path)?;
@@ -359,27 +367,67 @@ impl Bench {
         })
     }
 
+    /// Rounds all the time, beside somebody who moves files about of which some bytes are only below.
+    pub fn moved_beside_rounds(&self) {
+        const MOVES: [Op; 7] = [
+            Rename("big", "x"),
+            Rename("x", "d/y"),
+            Rename("d/e/deep", "deep"),
+            Rename("d/y", "big"),
+            Append("f", 100),
+            Exchange("f", "deep"),
+            Rename("deep", "d/e/deep"),
+        ];
+        /// Trees that are changed in turn: what a round has taken is moved again while it is under way.
+        const TOGETHER: usize = 3;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let rounds = || {
+                while !is_over.load(SeqCst) {
+                    // What is moved meanwhile it may fail to find; the next one does.
+                    let _ = self.writer.lock().unwrap().round(false);
+                }
+            };
+            scope.spawn(rounds);
+            let _ends = Ends(&is_over);
+            for first in (0..self.runs).step_by(TOGETHER) {
+                for op in MOVES.into_iter().chain(MOVES) {
+                    (first..self.runs.min(first + TOGETHER)).for_each(|run| self.both(run, op));
+                }
+            }
+        });
+    }
+
     pub fn check(&self, run: usize, what: &str) {
+        let there = self.drained(run, what);
+        assert_eq!(there, tree(&self.twins.join(run.to_string())), "run {run}: {what}");
+    }
+
+    /// Rounds until all is below; what is there then, which is what the cache shows.
+    pub fn drained(&self, run: usize, what: &str) -> BTreeMap<String, Shown> {
         while !self.writer.lock().unwrap().is_clean().unwrap() {
             self.writer.lock().unwrap().round(false).unwrap_or_else(|failure| panic!("run {run}: {what}: {failure}"));
         }
         let there = tree(&self.low.join(run.to_string()));
-        let twin = tree(&self.twins.join(run.to_string()));
-        assert_eq!(there, twin, "run {run}: {what}");
-        let mut here = BTreeMap::new();
         println!("run {run}: {what}");
-        self.with(|cx| {
-            let top = self.cache.lookup(cx, self.cache.root(), run.to_string().as_bytes());
-            self.show(cx, top.unwrap(), String::new(), &mut here);
-        });
+        let here = self.with(|cx| self.show_run(cx, run));
         assert_eq!(here, there, "run {run}: {what}: as the cache shows it");
         let park = self.low.join(writeback::PARK);
         assert!(!park.exists(), "run {run}: {what}: left in the park: {:?}", tree(&park));
+        there
     }
 
     /// Has all of it in the image: nothing waits for a round then.
     pub fn warm(&self) {
         self.with(|cx| self.show(cx, self.cache.root(), String::new(), &mut BTreeMap::new()));
+    }
+
+    /// The tree of a run.
+    pub fn show_run(&self, cx: &Cx, run: usize) -> BTreeMap<String, Shown> {
+        let mut all = BTreeMap::new();
+        let top = self.cache.lookup(cx, self.cache.root(), run.to_string().as_bytes());
+        self.show(cx, top.unwrap(), String::new(), &mut all);
+        all
     }
 
     fn show(&self, cx: &Cx, dir: Node, path: String, into: &mut BTreeMap<String, Shown>) {
@@ -477,6 +525,20 @@ pub fn tree(at: &Path) -> BTreeMap<String, Shown> {
     let mut all = BTreeMap::new();
     fill(at, String::new(), &mut all);
     all
+}
+
+/// Says that it is over, whatever happens.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// The operation to which a test is to keep, of a number in the environment: it tries all of that then.
+pub fn first() -> Option<usize> {
+    std::env::var("BYPATH_FIRST").ok().and_then(|text| text.parse().ok())
 }
 
 pub fn may_run() -> bool {

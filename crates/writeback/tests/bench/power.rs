@@ -1,6 +1,7 @@
 //! A directory on a disk that loses power, and an image that is kept: `tests/power.rs` says how.
 
-use super::{Bench, How, OPS, Op, Shown, make_image, plant, tree};
+use super::{Bench, Ends, How, OPS, Op, Shown, make_image, plant, tree};
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use writeback::CUT;
+use writeback::journal::Left;
 
 /// Bytes of the disk.
 const DISK: u64 = 16 << 20;
@@ -103,6 +105,7 @@ impl Drop for Disk {
 /// All that a case begins with.
 pub struct Start {
     disk: Disk,
+    how: How,
     top: PathBuf,
     holds: Vec<u8>,
     image: Vec<u8>,
@@ -110,23 +113,31 @@ pub struct Start {
 }
 
 impl Start {
-    pub fn make() -> Option<Start> {
+    /// A directory of which the image is kept, or (`JournalBeside`) with its journal on the same disk.
+    pub fn make(how: How) -> Option<Start> {
         // Whoever has a copy of the mount elsewhere would keep the file system mounted.
         if pm::host::own_mounts().is_err() || !runs("mount", &["--make-rprivate", "/"]) {
             return None;
         }
-        let top = PathBuf::from(format!("/dev/shm/bypath-power-{}", std::process::id()));
+        let top = PathBuf::from(format!("/dev/shm/bypath-power-{}-{}", std::process::id(), how as u8));
         let _ = std::fs::remove_dir_all(&top);
         std::fs::create_dir_all(&top).ok()?;
         let disk = Disk::make(&top)?;
-        plant(&disk.low.join("0"), How::Outlived);
-        make_image(&top.join("0.img"), 32 << 20);
-        let bench = Bench::at(disk.low.clone(), top.join("twins"), top.join("0.img"), How::Outlived);
+        let mut start = Start { disk, how, top, holds: Vec::new(), image: Vec::new(), next: 1 };
+        plant(&start.low().join("0"), how);
+        let image = start.top.join("0.img");
+        make_image(&image, 32 << 20);
+        let bench = Bench::at(start.low(), start.top.join("twins"), image.clone(), how);
         bench.warm();
         bench.let_go();
-        disk.sync();
-        let (holds, image) = (disk.copy(), std::fs::read(top.join("0.img")).ok()?);
-        Some(Start { disk, top, holds, image, next: 1 })
+        start.disk.sync();
+        (start.holds, start.image) = (start.disk.copy(), std::fs::read(image).ok()?);
+        Some(start)
+    }
+
+    /// The directory.
+    fn low(&self) -> PathBuf {
+        if self.how == How::JournalBeside { self.disk.low.join("d") } else { self.disk.low.clone() }
     }
 
     /// A cache over the directory with this image, in a place of its own.
@@ -134,7 +145,7 @@ impl Start {
         let path = self.top.join(format!("{}.img", self.next));
         self.next += 1;
         write_sparsely(&path, image);
-        Bench::at(self.disk.low.clone(), self.top.join("twins"), path, How::Outlived)
+        Bench::at(self.low(), self.top.join("twins"), path, self.how)
     }
 
     /// The case that a seed draws.
@@ -146,7 +157,11 @@ impl Start {
         };
         let work = [OPS[below(OPS.len() as u64) as usize], OPS[below(OPS.len() as u64) as usize]];
         let (syncs, cut, again) = (below(STEPS), below(STEPS), below(STEPS));
-        self.case(&work, (below(3) > 0).then_some(syncs), cut, again);
+        let syncs = (below(3) > 0).then_some(syncs);
+        match self.how {
+            How::JournalBeside => self.without_image(work, below(2) == 0, (syncs, cut), again),
+            _ => self.case(&work, syncs, cut, again),
+        }
     }
 
     pub fn end(self) {
@@ -185,6 +200,66 @@ impl Start {
             let _ = std::fs::remove_file(self.top.join(format!("{number}.img")));
         }
         (self.holds, self.image) = (holds, image);
+    }
+
+    /// One case with a journal: the first of `work` is done and said in the journal, or not, then the second; a round begins,
+    /// the power fails at its step `cut`, and takes the image. It fails again at step `again` of the replay.
+    pub fn without_image(&mut self, work: [Op; 2], is_said: bool, (syncs, cut): (Option<u64>, u64), again: u64) {
+        let what = format!("{work:?}, said: {is_said}, written at {syncs:?}, cut at {cut}, replay cut at {again}");
+        let (holds, image) = (std::mem::take(&mut self.holds), std::mem::take(&mut self.image));
+        self.disk.back(&holds);
+        let twin = self.top.join("twins/0");
+        let _ = std::fs::remove_dir_all(&twin);
+        plant(&twin, self.how);
+        let bench = self.bench(&image);
+        let mut wanted = tree(&twin);
+        bench.both(0, work[0]);
+        if is_said {
+            assert!(bench.committer.as_ref().unwrap().lock().unwrap().commit().unwrap(), "{what}");
+            wanted = tree(&twin);
+        }
+        bench.both(0, work[1]);
+        if cut > 0 {
+            // It says first what it is about to do.
+            wanted = tree(&twin);
+        }
+        let after = self.round(&bench, (syncs, cut), &what);
+        let (path, journal) = (bench.image.clone(), bench.journal.clone());
+        bench.let_go();
+        std::fs::remove_file(path).unwrap();
+        self.disk.back(&after.disk);
+        if let Some(disk) = self.replay(&journal, again, &what) {
+            self.disk.back(&disk);
+            assert!(self.replay(&journal, u64::MAX, &what).is_none(), "{what}");
+        }
+        self.is_there(&wanted, &what);
+        assert!(!self.low().join(writeback::PARK).exists(), "{what}: left in the park");
+        (self.holds, self.image) = (holds, image);
+    }
+
+    /// What the disk holds when the power fails at a step of a replay; `None` if it came to its end.
+    fn replay(&self, journal: &Path, cut: u64, what: &str) -> Option<Vec<u8>> {
+        let (mut step, mut disk) = (0, None);
+        let mut hook = |_: &str| {
+            step += 1;
+            if step > cut {
+                disk.get_or_insert_with(|| self.disk.copy());
+                return Err(CUT);
+            }
+            Ok(())
+        };
+        let mut left = Left::open(journal).unwrap().unwrap_or_else(|| panic!("{what}: no journal"));
+        let result = left.replay_with(&self.low(), false, &mut hook);
+        assert!(disk.is_some() || result.is_ok(), "{what}: {result:?}");
+        disk
+    }
+
+    /// All of it is in the directory.
+    fn is_there(&self, wanted: &BTreeMap<String, Shown>, what: &str) {
+        let there = tree(&self.low().join("0"));
+        let names = there.keys().chain(wanted.keys()).filter(|name| there.get(*name) != wanted.get(*name));
+        let other: Vec<_> = names.map(|name| (name, there.get(name).map(short), wanted.get(name).map(short))).collect();
+        assert!(other.is_empty(), "{what}: promised, and not all there without the image: {other:?}");
     }
 
     /// A round that is cut off, or not, and what both media hold then.
@@ -232,20 +307,8 @@ impl Start {
     fn acknowledged(&self, after: &Media, what: &str, twin: &Path) {
         if after.is_over {
             self.disk.back(&after.disk);
-            let (there, twin) = (tree(&self.disk.low.join("0")), tree(twin));
-            let names = there.keys().chain(twin.keys()).filter(|name| there.get(*name) != twin.get(*name));
-            let other: Vec<_> = names.map(|name| (name, there.get(name).map(short), twin.get(name).map(short))).collect();
-            assert!(other.is_empty(), "{what}: acknowledged, and not all there without the image: {other:?}");
+            self.is_there(&tree(twin), what);
         }
-    }
-}
-
-/// Says that it is over, whatever happens.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }
 

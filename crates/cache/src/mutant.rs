@@ -1,5 +1,5 @@
-//! Faults that a test plants in rounds, to see that the other tests notice them: only with the feature `mutants`, which only
-//! this crate's tests ask for, and no release has.
+//! Faults that a test plants in changes and in rounds, to see that the other tests notice them: only with the feature
+//! `mutants`, which only the tests of `bypath-writeback` ask for, and no release has.
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,26 +19,32 @@ pub enum Mutant {
     NumberGivenTwice,
     /// What a round that was cut off has made is believed to be whole.
     BelievedWhole,
+    /// A change is noted when it has been made.
+    NoteAfterChange,
+    /// The gate is opened before notes and names have been read.
+    OpenedBeforeCopy,
+    /// The tail of the journal moves before what it covers is synced.
+    TailBeforeSync,
 }
 
 #[cfg(feature = "mutants")]
-static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+static PLANTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(0);
 
 /// Plants one, or none.
 #[cfg(feature = "mutants")]
 pub fn plant(mutant: Option<Mutant>) {
-    PLANTED.store(mutant.map_or(0, |mutant| mutant as u8), std::sync::atomic::Ordering::SeqCst);
+    PLANTED.store(mutant.map_or(0, |mutant| mutant as u8), core::sync::atomic::Ordering::SeqCst);
 }
 
 /// Whether this is the one that is planted.
 #[cfg(feature = "mutants")]
-pub(crate) fn is(mutant: Mutant) -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::SeqCst) == mutant as u8
+pub fn is(mutant: Mutant) -> bool {
+    PLANTED.load(core::sync::atomic::Ordering::SeqCst) == mutant as u8
 }
 
 /// None is.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
-pub(crate) fn is(_: Mutant) -> bool {
+pub fn is(_: Mutant) -> bool {
     false
 }
