@@ -1,7 +1,7 @@
 #!/bin/bash
 # Two sessions on one CephFS cluster are as two machines: locks exclude each other, a killed program's locks are freed,
 # appenders that lock lose nothing, what the one renames, links and writes the other sees at once, also in a file that it has open and
-# has read. Method: a cluster of this machine's (mini-ceph.sh), `--mount ceph:`, a ceph-fuse for each session.
+# has read. Behind a cache too, locks exclude, and who gets one sees what was written under it. Method: a cluster of this machine's (mini-ceph.sh), `--mount ceph:`, a ceph-fuse for each session.
 #
 #   run.sh        BYPATH=target/release/bypath  KEEP=1 leaves the work directory
 #
@@ -63,6 +63,25 @@ for i in 1 2 3 4; do
 done
 wait "${appenders[@]}"
 [ "$(run sort -u c/log 2>/dev/null | wc -l)" = 200 ] || fail "four appenders: $(run sort -u c/log 2>/dev/null | wc -l) of 200 lines"
+
+# Behind a cache image each: locks exclude, and who gets one sees what was written under it before.
+count='
+import fcntl, os, sys
+for _ in range(20):
+    fd = os.open("c/count", os.O_RDWR)
+    lock = fcntl.flock if sys.argv[1] == "flock" else fcntl.lockf
+    lock(fd, fcntl.LOCK_EX)
+    number = int(os.pread(fd, 20, 0))
+    os.pwrite(fd, b"%d\n" % (number + 1), 0)
+    lock(fd, fcntl.LOCK_UN)
+    os.close(fd)'
+cached() { timeout 120 "$bypath" run --no-fuse --mount "$spec,cache=$work/$1.img:64M" -- "${@:2}"; }
+for kind in flock record; do
+    run sh -c 'echo 10000000 >c/count' 2>/dev/null
+    for i in 1 2 3; do cached $i python3 -c "$count" $kind 2>"err.$i" & counters[i]=$!; done
+    wait "${counters[@]}"
+    got=$(run cat c/count 2>/dev/null) && [ "$got" = 10000060 ] || fail "$kind behind caches: counted to $got $(cat err.*)"
+done
 
 rm -f go seen && mkfifo go seen
 run python3 -c '

@@ -293,12 +293,3 @@ impl Xattrs for Cache {
         self.remove_attribute(cx, node, name)
     }
 }
-
-impl AdvisoryLocks for Cache {
-    native! {
-        fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
-        fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
-        fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
-        fn drop_process_locks(&self, cx: &Cx, node: Node);
-    }
-}

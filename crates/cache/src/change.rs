@@ -281,6 +281,7 @@ impl Cache {
 
     fn put_once(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice], is_stored: bool) -> Result<(usize, u64)> {
         let len = UserSlice::total(from) as u64;
+        self.locks_must_last(node)?;
         self.change(cx, &[], || {
             let start = match offset {
                 Some(offset) => offset,
@@ -304,6 +305,7 @@ impl Cache {
         if self.bring_settled(cx, from, from_at, len)? == Brought::NoRoom {
             return Err(Errno::ENOSPC.into());
         }
+        self.locks_must_last(to)?;
         self.change(cx, &[], || {
             let end = to_at.saturating_add(len);
             self.touch_node(cx, to, (to_at, end.min(FILE_MAX)))?;
@@ -313,6 +315,7 @@ impl Cache {
     }
 
     pub(crate) fn manage(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.locks_must_last(node)?;
         self.change(cx, &[], || {
             let size = self.fs().attr(&own(cx), node)?.size;
             self.touch_node(cx, node, (offset, offset.saturating_add(len).min(size)))?;
@@ -322,6 +325,9 @@ impl Cache {
     }
 
     pub(crate) fn set(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        if change.size.is_some() {
+            self.locks_must_last(node)?;
+        }
         self.change(cx, &[], || {
             match change.size {
                 Some(size) => {
@@ -363,6 +369,7 @@ impl Cache {
         what: MapFor,
         each: &mut dyn FnMut(MapRange),
     ) -> Result<()> {
+        self.locks_must_last(node)?;
         self.change(cx, &[], || {
             self.touch_node(cx, node, NONE)?;
             self.touch_from(cx, node, 0)?;

@@ -32,6 +32,7 @@ mod data;
 mod evict;
 pub mod fresh;
 mod list;
+mod locks;
 pub mod lower;
 mod make;
 mod mixed;

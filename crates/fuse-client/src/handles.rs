@@ -74,6 +74,7 @@ impl FuseClient {
     /// somebody was quicker.
     pub(super) fn open_handle(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key, access: u32) -> Result<()> {
         let directory = s.get(node)?.kind() == Kind::Directory;
+        self.locks_must_last(s, node)?;
         let operation = if directory { OPENDIR } else { OPEN };
         let mut message = Message::new();
         message.word32(access | if directory { abi::O_DIRECTORY } else { 0 } | LARGEFILE).word32(0);

@@ -21,6 +21,7 @@ mod call;
 mod co_location;
 mod copy;
 mod handles;
+mod leases;
 mod locks;
 mod lower;
 mod notices;
@@ -147,6 +148,7 @@ impl FuseClient {
                 Err(Error::Posix(Errno::ENOENT)) => return posix(Errno::ESTALE),
                 other => other?,
             };
+            s.lose_locks(stale);
             s.renew(stale, entry.key, incarnation);
             if self.ring.incarnation() != incarnation {
                 return posix(Errno::ENOTCONN);

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::host;
 use pm::sys::abi;
 use session::SessionCache;
-use session::lock_handles::{FLOCK, LockHandle, NOT_OPENED, OFD, owner_word};
+use session::lock_handles::{FLOCK, LOST_FLOCK, LOST_RECORDS, LockHandle, NOT_OPENED, OFD, owner_word};
 
 /// `FUSE_LK_FLOCK`.
 const LK_FLOCK: u32 = 1;
@@ -26,7 +26,7 @@ const F_WRLCK: u32 = 1;
 const F_UNLCK: u32 = 2;
 
 /// `struct fuse_lk_in`.
-fn message(handle: u64, owner: u64, lock: &Lock) -> Message {
+pub(super) fn message(handle: u64, owner: u64, lock: &Lock) -> Message {
     let kind = match lock.kind {
         LockKind::Shared => F_RDLCK,
         LockKind::Exclusive => F_WRLCK,
@@ -41,7 +41,7 @@ fn message(handle: u64, owner: u64, lock: &Lock) -> Message {
 }
 
 /// `struct fuse_lk_out`.
-fn parse(reply: &[u8; 24], asked: &Lock) -> Result<Option<Lock>> {
+pub(super) fn parse(reply: &[u8; 24], asked: &Lock) -> Result<Option<Lock>> {
     let (start, last) = (word64(reply, 0), word64(reply, 8));
     let kind = match word32(reply, 16) {
         F_RDLCK => LockKind::Shared,
@@ -100,6 +100,11 @@ impl FuseClient {
             return Ok(());
         }
         let key = self.key(s, cx, node)?;
+        if lock.kind == LockKind::Unlock && s.lock_handle(id).is_some_and(|known| known.incarnation != key.incarnation) {
+            self.give_up_lost(s, (node, id), owner, lock);
+            return Ok(());
+        }
+        self.locks_must_last(s, node)?;
         let handle = self.lock_handle(s, cx, id, key)?;
         // First: who ends it from here on gives up what is asked for.
         match lock.owner {
@@ -107,7 +112,33 @@ impl FuseClient {
             LockOwner::Description(_) => s.note_lock(id, OFD),
             LockOwner::Process | LockOwner::Served(_) => s.note_records(id, owner as u32),
         }
-        self.ask_nothing(cx, SETLK, key, [message(handle, owner, lock).bytes(), b"", b""])
+        let is_flock = matches!(lock.owner, LockOwner::Flock(_));
+        if is_flock && lock.kind == LockKind::Unlock {
+            s.note_flock(id, false);
+        }
+        self.ask_nothing(cx, SETLK, key, [message(handle, owner, lock).bytes(), b"", b""])?;
+        if is_flock && lock.kind != LockKind::Unlock {
+            s.note_flock(id, true);
+        }
+        Ok(())
+    }
+
+    /// `EIO` while locks of a file that were had of an earlier incarnation of the daemon have not been given up: it knows
+    /// none of them, so another may have had them since.
+    pub(super) fn locks_must_last(&self, s: &SessionCache, node: Node) -> Result<()> {
+        if s.has_lost_locks(node) { posix(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// Locks that are lost are given up by their owner: all of a kind at once, since which ranges they were is not known any more.
+    fn give_up_lost(&self, s: &SessionCache, (node, id): (Node, DescriptionId), owner: u64, lock: &Lock) {
+        match lock.owner {
+            LockOwner::Flock(_) => s.give_up_lost(id, LOST_FLOCK),
+            _ if lock.start > 0 || lock.end < u64::MAX => {}
+            LockOwner::Description(_) => s.give_up_lost(id, LOST_RECORDS),
+            LockOwner::Process | LockOwner::Served(_) => {
+                s.with_records(node, owner as u32).for_each(|id| s.give_up_lost(id, LOST_RECORDS));
+            }
+        }
     }
 
     /// See [`session::LowerFs::conflicting_lock`].
@@ -135,7 +166,7 @@ impl FuseClient {
     /// See [`session::LowerFs::unlock_records`].
     pub(super) fn flush_owner(&self, s: &SessionCache, cx: &Cx, (node, id): (Node, DescriptionId), owner: u64) {
         let Some(handle) = s.lock_handle(id) else { return };
-        let Some(key) = self.key_of_handle(s, node, &handle) else { return };
+        let Some(key) = self.key_of_handle(s, node, &handle) else { return s.give_up_lost(id, LOST_RECORDS) };
         let mut flush = Message::new();
         flush.word64(handle.handle).word64(0).word64(owner);
         if let Err(Error::Posix(Errno::ENOSYS)) = self.ask_nothing(cx, FLUSH, key, [flush.bytes(), b"", b""]) {

@@ -338,6 +338,16 @@ pub trait Locks {
         self.unchain(chain_of(node), |held| held.owner == owner && held.node == node);
     }
 
+    /// Drops all locks on a node; whether there were any.
+    fn drop_all_locks_on(&self, node: u64) -> bool {
+        let had_any = Cell::new(false);
+        self.unchain(chain_of(node), |held| {
+            had_any.set(had_any.get() || held.node == node);
+            held.node == node
+        });
+        had_any.get()
+    }
+
     /// Drops the locks of an open file on a node.
     fn drop_locks_of_open_file(&self, id: DescriptionId, node: u64) {
         let owners = [OF_OPEN_FILE, OF_FLOCK].map(|kind| kind << 32 | u64::from(id));

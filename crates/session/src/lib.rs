@@ -34,7 +34,7 @@ mod open_files;
 pub mod pages;
 
 pub use changes::Moment;
-pub use lock_handles::LockHandle;
+pub use lock_handles::{Lease, LockHandle};
 pub use lower::{KernelCall, KernelOpen, LowerFs, Miss, lacks};
 pub use nodes::{Caching, Entry, Found, Record, Rule};
 pub use open_files::{Ends, OpenFiles};
@@ -109,6 +109,9 @@ struct Header {
     keys: AtomicU64,
     locks_high: AtomicU32,
     lock_handles_high: AtomicU32,
+    /// Mark of whoever has the leases to itself.
+    leases_owner: AtomicU32,
+    reserved: AtomicU32,
     processes_high: AtomicU32,
     /// There may be nodes to be freed that have lost their names.
     unnamed: AtomicU32,
@@ -320,6 +323,8 @@ fn unreachable_header() -> &'static Header {
         keys: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
         lock_handles_high: AtomicU32::new(0),
+        leases_owner: AtomicU32::new(0),
+        reserved: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
         unnamed: AtomicU32::new(0),
         pages_max: AtomicU32::new(0),

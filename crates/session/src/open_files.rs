@@ -38,6 +38,13 @@ pub trait Ends {
     }
 }
 
+/// Who only looks: nothing ends by it.
+struct Nobody;
+
+impl Ends for Nobody {
+    fn ended(&self, _: &Cx, _: DescriptionId) {}
+}
+
 /// The open files of a session, and who is told when they end.
 #[derive(Clone, Copy)]
 pub struct OpenFiles<'a> {
@@ -74,6 +81,13 @@ impl SessionCache {
     /// All open files, by their numbers.
     pub fn descriptions(&self) -> Table<OpenFile> {
         self.descriptions
+    }
+
+    /// Drops all locks of a node's file that stand in the table; whether there were any.
+    pub(super) fn drop_all_locks_of(&self, node: Node) -> bool {
+        let files = self.open_files(&Nobody);
+        let key = files.lock_key(node.id);
+        files.has_locks(key) && files.with_table(|| files.drop_all_locks_on(key)).unwrap_or(false)
     }
 
     /// What `fd` stands for in this program.

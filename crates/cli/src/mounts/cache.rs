@@ -100,7 +100,12 @@ impl Keeper {
         let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
         // Another one may keep it fresh: then this one waits until that has ended.
         let mut was_one = self.is_one;
-        while ended.recv_timeout(if was_one { LOOK } else { AGAIN }) == Err(RecvTimeoutError::Timeout) {
+        let keeps_locks = self.cache.keeps_locks();
+        while ended.recv_timeout(if was_one || keeps_locks { LOOK } else { AGAIN }) == Err(RecvTimeoutError::Timeout) {
+            self.cache.keep_leases(&cx);
+            if self.actimeo == Actimeo::Never {
+                continue;
+            }
             let is_one = self.cache.serve(pid);
             let mut is_due = is_one && !was_one && self.is_new();
             was_one = is_one;
@@ -150,6 +155,9 @@ impl Keeper {
 
     /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh.
     fn begin(&mut self, cx: &Cx, was_one: bool, shown: &str) -> Result<()> {
+        if self.actimeo == Actimeo::Never {
+            return Ok(());
+        }
         self.is_one = self.cache.serve(std::process::id());
         if !self.is_one || !was_one {
             return Ok(());
@@ -261,7 +269,7 @@ impl Session {
             self.writers.push(Writing::start(cache, &image.path, &point, (journal, mount.options.conflict))?);
         }
         self.ahead.push(Ahead::start(cache));
-        if mount.options.actimeo != Actimeo::Never {
+        if mount.options.actimeo != Actimeo::Never || cache.keeps_locks() {
             let actimeo = mount.options.actimeo;
             let mut keeper = match origin {
                 Origin::Directory(place) | Origin::Through(_, place) => {

@@ -60,6 +60,15 @@ impl Fs {
 
     /// Takes away what is here of a file, unless somebody has it open or has changed it; how many blocks that were.
     pub fn evict_contents(&self, cx: &Cx, node: Node) -> Result<u64> {
+        self.drop_clean_contents(cx, node, false)
+    }
+
+    /// The same if somebody has it open, too: what is read from now on is asked for below. `EBUSY` if it is mapped.
+    pub fn ask_contents_again(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.drop_clean_contents(cx, node, true).map(drop)
+    }
+
+    fn drop_clean_contents(&self, cx: &Cx, node: Node, also_open: bool) -> Result<u64> {
         let inode = self.inode(node_offset(node.id))?;
         if inode.head().kind != Kind::Regular as u8 || inode.root.load(Acquire) == 0 {
             return Ok(0);
@@ -67,7 +76,7 @@ impl Fs {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let is_clean = self.known(node)?.is_some_and(|known| known.state & (bits::DIRTY | bits::PARKED | bits::UNSTAMPED) == 0);
-        if !is_clean || cachelet.opens.load(SeqCst) != 0 {
+        if !is_clean || cachelet.opens.load(SeqCst) != 0 && !also_open {
             return Ok(0);
         }
         let (_, blocks) = unpack_links(inode.links.load(Acquire));

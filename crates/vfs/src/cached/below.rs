@@ -1,7 +1,7 @@
 //! A file system behind a cache image: what that asks beside what a [`Backend`] has.
 
 use super::Cached;
-use crate::{Backend, Cx, DirEntry, Errno, Node, Result};
+use crate::{Backend, Cx, DirEntry, Errno, Lock, Node, Result};
 use pm::UserSlice;
 use session::LowerFs;
 
@@ -31,6 +31,43 @@ pub trait Below: Backend {
 
     /// Rises when it has told of a change by others.
     fn told(&self) -> u64;
+
+    /// What is known of a node's attributes is believed no more.
+    fn doubt(&self, node: Node);
+
+    /// Its locks, for a session as a whole.
+    fn leases(&self) -> &dyn Leases;
+}
+
+/// Locks that a file system keeps itself, had by a session as a whole: a cache image in front of it keeps its programs apart.
+/// Files are called as the image calls them.
+pub trait Leases {
+    /// Whether it keeps locks: `flock`, or else record and OFD locks.
+    fn keeps_locks(&self, flock: bool) -> bool;
+
+    /// Runs with the leases to itself. Not to be nested.
+    fn alone(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+    /// Has a lease of the file of this name: [`LowerFs::lease`].
+    fn begin(&self, cx: &Cx, name: (Node, &[u8]), file: u64) -> Result<()>;
+
+    /// Sets or clears a lock by it; `EAGAIN` where another has a conflicting one.
+    fn lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<()>;
+
+    /// The first lock of another's that conflicts with one.
+    fn conflicting_lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>>;
+
+    /// Gives a lease up, with all that is locked by it.
+    fn end(&self, cx: &Cx, file: u64);
+
+    /// Whether a file has a lease.
+    fn has(&self, file: u64) -> bool;
+
+    /// Whether a file has one that is lost.
+    fn is_lost(&self, file: u64) -> bool;
+
+    /// Calls `each` with every file that has a lease.
+    fn each(&self, each: &mut dyn FnMut(u64));
 }
 
 impl<S: LowerFs> Below for Cached<S> {
@@ -92,6 +129,53 @@ impl<S: LowerFs> Below for Cached<S> {
 
     fn told(&self) -> u64 {
         self.lower.told()
+    }
+
+    fn doubt(&self, node: Node) {
+        self.session.forget_attr(node);
+    }
+
+    fn leases(&self) -> &dyn Leases {
+        self
+    }
+}
+
+impl<S: LowerFs> Leases for Cached<S> {
+    fn keeps_locks(&self, flock: bool) -> bool {
+        self.lower.keeps_locks(flock)
+    }
+
+    fn alone(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.session.alone_with_leases(run)
+    }
+
+    fn begin(&self, cx: &Cx, name: (Node, &[u8]), file: u64) -> Result<()> {
+        let node = self.lookup(cx, name.0, name.1)?;
+        self.lower.lease(&self.session, cx, (name.0, name.1, node), file)
+    }
+
+    fn lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
+        self.lower.lock_lease(&self.session, cx, file, lock)
+    }
+
+    fn conflicting_lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
+        self.lower.conflict_of_lease(&self.session, cx, file, lock)
+    }
+
+    fn end(&self, cx: &Cx, file: u64) {
+        self.lower.end_lease(&self.session, cx, file);
+    }
+
+    fn has(&self, file: u64) -> bool {
+        self.session.lease(file).is_some()
+    }
+
+    fn is_lost(&self, file: u64) -> bool {
+        self.lower.is_lease_lost(&self.session, file)
+    }
+
+    fn each(&self, each: &mut dyn FnMut(u64)) {
+        self.session.leases().for_each(|lease| each(lease.file));
     }
 }
 

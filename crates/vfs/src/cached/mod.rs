@@ -14,7 +14,7 @@ mod names;
 mod parts;
 mod rights;
 
-pub use below::Below;
+pub use below::{Below, Leases};
 
 pub use session::{KernelCall, KernelOpen, lacks};
 
