@@ -38,6 +38,7 @@ mod mixed;
 mod settle;
 mod shared;
 pub mod touch;
+mod unread;
 pub mod watch;
 mod xattr;
 

@@ -111,4 +111,6 @@ pub mod state {
     pub const NO_XATTRS: u64 = 32;
     /// Its extended attributes are here, whatever they are.
     pub const XATTRS: u64 = 64;
+    /// Its text, or all but its name and type, could not be read there: a symlink with a text of no meaning.
+    pub const UNREAD: u64 = 128;
 }
