@@ -104,6 +104,11 @@ wait_until no_mount || { echo 'killed: the mount or the marker stays' && failed=
 same 'session killed' "$(cat seen)" $'2\nfar'
 same 'below, after that' "$(cat low/s1 low/s2)" $'1\n2'
 
+# Read-only, what is missing is brought all the same.
+echo late >low/sub/late
+run ',ro' bash -c 'outside cat sub/late; outside "echo no >sub/no" | grep -o "Read-only.*"' bash "$low" >got 2>err
+same 'read-only' "$(cat got err; ls low/sub/no 2>/dev/null)" $'late\nRead-only file system'
+
 # At another place.
 mkdir at && chmod 755 at
 timeout 60 "$bypath" run --mount "host:$low:$PWD/at,cache=$image" -- bash -c 'outside cat "$1/one" && outside "echo 4 >$1/four" && cat "$1/four"' bash "$PWD/at" >got 2>err

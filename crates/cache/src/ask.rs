@@ -34,17 +34,17 @@ impl Cache {
         let (handle, original) = self.lower.at(cx, &path)?;
         let target = Target::of(cx, &handle, &original)?;
         self.names_led(before)?;
-        self.bring(&own(cx), dir, name, &original, target.bytes())
+        self.bring(&own(cx), dir, name, &original, target.text())
     }
 
-    /// Makes a name of what its original is like, unless somebody else has just made it.
-    pub(crate) fn bring(&self, cx: &Cx, dir: Node, name: &[u8], original: &Original, target: &[u8]) -> Result<Node> {
+    /// Makes a name of what its original is like, with a [`Target::text`], unless somebody else has just made it.
+    pub(crate) fn bring(&self, cx: &Cx, dir: Node, name: &[u8], original: &Original, text: (&[u8], u64)) -> Result<Node> {
         let fs = self.fs();
         for _ in 0..ATTEMPTS {
             let known = if original.has_names() { self.linked(cx, original) } else { None };
             let made = match known {
                 Some(node) => self.name_again(cx, node, dir, name, original),
-                None => fs.create_whole(cx, dir, name, &original.whole(target)),
+                None => fs.create_whole(cx, dir, name, &original.whole(text)),
             };
             if made.is_ok() {
                 fs.count_fetched(Fetched { names: 1, ..Fetched::default() });

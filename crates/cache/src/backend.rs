@@ -51,16 +51,17 @@ impl Backend for Cache {
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        match self.fs().lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
-            found => found,
-        }
+        self.lookup_kind(cx, dir, name).map(|(node, _)| node)
     }
 
     fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
         match self.fs().lookup_kind(cx, dir, name) {
             Err(Error::Posix(Errno::ENOENT)) => {
                 let node = self.ask_settled(cx, dir, name)?;
+                Ok((node, self.fs().attr(cx, node)?.kind))
+            }
+            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => {
+                let node = self.settled(|| self.ask_anew(cx, dir, name))?;
                 Ok((node, self.fs().attr(cx, node)?.kind))
             }
             found => found,
@@ -89,8 +90,12 @@ impl Backend for Cache {
             DirEntry { name: b"..", .. } if dir == self.tree => {
                 each(DirEntry { ino: self.fs().ino(dir.id), id: dir.id, ..entry })
             }
-            entry => each(entry),
+            entry => each(self.as_listed(entry)),
         })
+    }
+
+    fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        if self.is_unread(node)? { self.ask_text(cx, node, out) } else { self.fs().readlink(cx, node, out) }
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -230,7 +235,6 @@ impl Backend for Cache {
         fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
         fn break_off(&self, cx: &Cx);
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
-        fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
         fn count_calls(&self, more: &Calls);
     }
 }

@@ -12,7 +12,7 @@
 //! them (a round) once in a while, and where it tells nothing: then a change is seen within the time of one round and the
 //! pause between two (`actimeo`), NFS's promise. A file that is opened afterwards has the new contents.
 
-use crate::lower::{Handle, Original};
+use crate::lower::{Handle, Original, is_of_one};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
@@ -111,7 +111,8 @@ impl Cache {
             cookie = next;
             match self.refresh_name(cx, (dir, handle), name.bytes(), depth, pass) {
                 // Gone meanwhile, by whoever.
-                Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
+                Err(Error::Posix(Errno::ENOENT)) => {}
+                Err(error) if is_of_one(error) => {}
                 result => result?,
             }
         }
@@ -154,6 +155,8 @@ impl Cache {
         let known = self.known(node)?;
         let original = match handle.child(cx, text(name, &mut [0; 256])?) {
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
+            // What can't be looked at stays what it was.
+            Err(error) if is_of_one(error) => return Ok(()),
             original => Some(original?),
         };
         self.names_led(before)?;
@@ -208,7 +211,7 @@ impl Cache {
 
     /// Removes a name here, with all below it, in whose place there is another file: the directory is not listed any
     /// more, so whoever wants that asks.
-    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp), depth: u32) -> Result<()> {
+    pub(crate) fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp), depth: u32) -> Result<()> {
         let cx = &own(cx);
         if self.is_newer(dir)? || self.is_newer(node)? {
             return Err(Errno::ESTALE.into());

@@ -40,6 +40,7 @@ pub mod mutant;
 mod settle;
 mod shared;
 pub mod touch;
+mod unread;
 pub mod watch;
 mod xattr;
 

@@ -1,9 +1,8 @@
 //! Bringing all names of a directory.
 
-use crate::lower::Handle;
+use crate::lower::{Handle, Listed, TEXTLESS, Target, is_of_one};
 use crate::{Cache, own};
-use base::{Cx, Errno, Error, Node, Result};
-use core::ffi::CStr;
+use base::{Cx, Errno, Error, Kind, Node, Result};
 use engine::lower::Fetched;
 
 /// How often a directory is listed again because its names changed meanwhile.
@@ -27,7 +26,7 @@ impl Cache {
             let forgotten = self.fs().forgotten();
             let is_new = !self.fs().has_names(dir)?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-            lower.each_name(who, &mut |name| self.bring_listed(who, (dir, is_new), &lower, name))?;
+            lower.each_name(who, &mut |listed| self.bring_listed(who, (dir, is_new), &lower, listed))?;
             let after = lower.original(who)?;
             if after.stamp == before.stamp {
                 self.fs().restamp(&cx, dir, &after.change())?;
@@ -42,7 +41,8 @@ impl Cache {
         self.fs().restamp(&cx, dir, &before.change())
     }
 
-    fn bring_listed(&self, cx: &Cx, (dir, is_new): (Node, bool), lower: &Handle, name: &CStr) -> Result<()> {
+    fn bring_listed(&self, cx: &Cx, (dir, is_new): (Node, bool), lower: &Handle, listed: Listed) -> Result<()> {
+        let Listed { name, kind, told } = listed;
         if dir == self.tree && crate::is_ours(name.to_bytes()) {
             return Ok(());
         }
@@ -50,17 +50,25 @@ impl Cache {
             Err(Error::Posix(Errno::ENOENT)) => {}
             found => return found.map(drop),
         }
-        let original = match lower.child(cx, name) {
+        let original = match told.map_or_else(|| lower.child(cx, name), Ok) {
             // Gone since it was listed.
             Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
+            Err(error) if is_of_one(error) => return self.bring_unread(&own(cx), dir, name.to_bytes(), kind),
             original => original?,
         };
-        if original.attr.kind == base::Kind::Symlink {
-            return match self.ask(cx, dir, name.to_bytes()) {
+        if original.attr.kind == Kind::Symlink {
+            let read = lower.inner(cx, name).and_then(|handle| {
+                // Another may have its name by now.
+                let original = told.map_or_else(|| handle.original(cx), Ok)?;
+                Ok((original, Target::of(cx, &handle, &original)?))
+            });
+            return match read {
                 Err(Error::Posix(Errno::ENOENT)) => Ok(()),
-                asked => asked.map(drop),
+                Err(error) if is_of_one(error) => self.bring_unread(&own(cx), dir, name.to_bytes(), kind),
+                Err(error) => Err(error),
+                Ok((original, target)) => self.bring(&own(cx), dir, name.to_bytes(), &original, target.text()).map(drop),
             };
         }
-        self.bring(&own(cx), dir, name.to_bytes(), &original, b"").map(drop)
+        self.bring(&own(cx), dir, name.to_bytes(), &original, TEXTLESS).map(drop)
     }
 }

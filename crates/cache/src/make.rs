@@ -1,6 +1,6 @@
 //! An image becomes a cache, or is known again as one.
 
-use crate::lower::{Lower, Original};
+use crate::lower::{Lower, Original, TEXTLESS};
 use crate::touch::{MAPPED, TOUCHED};
 use crate::{LINKS, TREE, own};
 use base::{Cx, Errno, Error, Kind, NewNode, Result};
@@ -95,7 +95,7 @@ pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool,
     for name in [LINKS, TOUCHED, MAPPED] {
         exists(fs.create(cx, fs.root_node(), name, &own).map(drop))?;
     }
-    exists(fs.create_whole(cx, fs.root_node(), TREE, &root.whole(b"")).map(drop))?;
+    exists(fs.create_whole(cx, fs.root_node(), TREE, &root.whole(TEXTLESS)).map(drop))?;
     Ok(was_one)
 }
 

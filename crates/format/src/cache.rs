@@ -113,4 +113,6 @@ pub mod state {
     pub const XATTRS: u64 = 64;
     /// It was made here: it shows an inode number of its own, whichever it has there by now.
     pub const MADE: u64 = 128;
+    /// Its text, or all but its name and type, could not be read there: a symlink with a text of no meaning.
+    pub const UNREAD: u64 = 256;
 }

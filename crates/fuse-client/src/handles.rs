@@ -3,7 +3,7 @@
 use super::call::{DO_READDIRPLUS, Message, READDIRPLUS_AUTO};
 use super::protocol::*;
 use super::{FuseClient, Key, posix};
-use base::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
+use base::{Attr, Cx, DirEntry, Errno, Error, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::UserSlice;
 use pm::sys::abi;
@@ -136,34 +136,43 @@ impl FuseClient {
         }
     }
 
-    /// Whether a list from `cookie` on comes with attributes: as with the kernel, its begin, unless the daemon wants it always.
-    fn lists_with_attributes(&self, cookie: u64) -> bool {
+    /// Whether a list from `cookie` on comes with attributes: as with the kernel, its begin, unless the daemon, or who asks,
+    /// wants `all`.
+    fn lists_with_attributes(&self, cookie: u64, all: bool) -> bool {
         let agreed = self.ring.header().map_or(0, |header| header.agreed.load(Relaxed));
-        let is_wanted = cookie == 0 || agreed & READDIRPLUS_AUTO == 0;
+        let is_wanted = all || cookie == 0 || agreed & READDIRPLUS_AUTO == 0;
         agreed & DO_READDIRPLUS != 0 && is_wanted && !self.ring.is_unknown(READDIRPLUS)
     }
 
-    /// Enters what a list says of a name, as if it had been looked up.
-    fn link(&self, s: &SessionCache, dir: Node, (name, about): (&[u8], &[u8]), incarnation: u32, asked: session::Moment) {
+    /// Enters what a list says of a name, as if it had been looked up; its attributes.
+    fn link(
+        &self,
+        s: &SessionCache,
+        dir: Node,
+        (name, about): (&[u8], &[u8]),
+        incarnation: u32,
+        asked: session::Moment,
+    ) -> Option<Attr> {
         if matches!(name, b"." | b"..") || about.len() < ENTRY_BYTES {
-            return;
+            return None;
         }
         // No number: it has not looked.
-        let Ok(entry) = parse_entry(about, incarnation) else { return };
+        let entry = parse_entry(about, incarnation).ok()?;
         let mut forget = |key, count, incarnation| self.forget(s, key, count, incarnation);
         if s.enter(dir, name, &entry, asked, &mut forget).is_err() {
             forget(entry.key, 1, incarnation);
         }
+        Some(entry.attr)
     }
 
-    /// Reads a directory from `cookie` on, with the node taken for this call alone.
+    /// Reads a directory from `cookie` on, with the node taken for this call alone; `all`: with attributes throughout.
     pub(super) fn scan(
         &self,
         s: &SessionCache,
         cx: &Cx,
-        dir: Node,
-        cookie: u64,
-        each: &mut dyn FnMut(DirEntry) -> bool,
+        (dir, cookie): (Node, u64),
+        all: bool,
+        each: &mut dyn FnMut(DirEntry, Option<&Attr>) -> bool,
     ) -> Result<()> {
         if cookie == 0 {
             // A new look: the daemon's handle may hold an old list.
@@ -177,7 +186,7 @@ impl FuseClient {
             message.word64(handle).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
             message.word64(0).word32(0).word32(0);
             let mut buffer = [0u8; DIRECTORY_BYTES];
-            let is_plus = self.lists_with_attributes(at);
+            let is_plus = self.lists_with_attributes(at, all);
             let (operation, head) = if is_plus { (READDIRPLUS, ENTRY_BYTES) } else { (READDIR, 0) };
             let asked = s.moment();
             let len = match self.ask(cx, operation, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer)) {
@@ -195,9 +204,7 @@ impl FuseClient {
             while !rest.is_empty() && (at == before || !rest.get(head..).is_none_or(is_cut)) {
                 let about = &rest[..head.min(rest.len())];
                 let (mut entry, is_known, size) = parse_dirent(&rest[about.len()..])?;
-                if is_plus {
-                    self.link(s, dir, (entry.name, about), key.incarnation, asked);
-                }
+                let attr = if is_plus { self.link(s, dir, (entry.name, about), key.incarnation, asked) } else { None };
                 rest = &rest[about.len() + size..];
                 // Those that are not taken now are known all the same: the daemon counts them.
                 if !goes_on {
@@ -205,11 +212,13 @@ impl FuseClient {
                 }
                 at = entry.next;
                 // Programs go by the type; one that the daemon does not say is looked up.
-                if !is_known && let Ok(found) = self.ask_entry(cx, LOOKUP, key, [entry.name, b"\0", b""]) {
+                if let Some(attr) = &attr {
+                    entry.kind = attr.kind;
+                } else if !is_known && let Ok(found) = self.ask_entry(cx, LOOKUP, key, [entry.name, b"\0", b""]) {
                     self.forget(s, found.key, 1, found.incarnation);
                     entry.kind = found.attr.kind;
                 }
-                goes_on = each(entry);
+                goes_on = each(entry, attr.as_ref());
                 if !goes_on && !is_plus {
                     return Ok(());
                 }

@@ -259,7 +259,11 @@ impl LowerFs for FuseClient {
     }
 
     fn readdir(&self, s: &SessionCache, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        s.alone(dir, || self.scan(s, cx, dir, cookie, each))
+        s.alone(dir, || self.scan(s, cx, (dir, cookie), false, &mut |entry, _| each(entry)))
+    }
+
+    fn list(&self, s: &SessionCache, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry, Option<&Attr>) -> bool) -> Result<()> {
+        s.alone(dir, || self.scan(s, cx, (dir, 0), true, each))
     }
 
     fn statfs(&self, _l: &SessionCache) -> Result<StatFs> {

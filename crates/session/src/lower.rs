@@ -82,6 +82,11 @@ pub trait LowerFs: Sync {
     /// Reports entries from `cookie` on.
     fn readdir(&self, s: &SessionCache, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
 
+    /// Reports all entries, each with its attributes where they come with it. They hold now, for however long else.
+    fn list(&self, s: &SessionCache, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry, Option<&Attr>) -> bool) -> Result<()> {
+        self.readdir(s, cx, dir, 0, &mut |entry| each(entry, None))
+    }
+
     /// Figures.
     fn statfs(&self, s: &SessionCache) -> Result<StatFs>;
 

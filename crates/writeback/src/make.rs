@@ -203,7 +203,7 @@ impl Work<'_> {
             Kind::Directory => park.make_directory(new)?,
             Kind::Symlink => {
                 let mut text = [0u8; TARGET_MAX];
-                let Some(len) = if_there(fs.readlink(&self.cx, target.node, UserSlice::from_mut(&mut text)))? else {
+                let Some(len) = if_there(self.cache.text_here(&self.cx, target.node, UserSlice::from_mut(&mut text)))? else {
                     return Ok(None);
                 };
                 park.make_symlink(&text[..len], new)?;

@@ -5,7 +5,19 @@ use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
 use pm::UserSlice;
 use pm::file::File;
+use pm::sys::abi;
 use vfs::cached::Below;
+
+/// A name of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// It.
+    pub name: &'a CStr,
+    /// Its type, as far as that is told.
+    pub kind: Kind,
+    /// What it is like, where that is told with it.
+    pub told: Option<Original>,
+}
 
 /// It.
 pub enum Handle {
@@ -36,28 +48,43 @@ impl Handle {
         match self {
             Handle::File(dir) => Original::of(&pm::host::statx_at(dir.number(), name)?),
             Handle::Node(daemon, dir) => {
+                // What was looked up before need not hold.
+                cx.thread.looked_up.set(None);
                 let child = daemon.lookup(cx, *dir, name.to_bytes())?;
-                Ok(Original::of_daemon(&daemon.attr(cx, child)?))
+                Ok(Original::of_daemon(&daemon.attr_found(cx, child)?))
             }
         }
     }
 
+    /// What has this name in the directory that it is, a symlink itself.
+    pub fn inner(&self, cx: &Cx, name: &CStr) -> Result<Handle> {
+        match self {
+            Handle::File(dir) => Ok(Handle::File(File::plain_in(Some(dir), name, abi::O_PATH | abi::O_NOFOLLOW)?)),
+            Handle::Node(daemon, dir) => Ok(Handle::Node(*daemon, daemon.lookup(cx, *dir, name.to_bytes())?)),
+        }
+    }
+
     /// Calls `each` for all names of the directory that it is; again, if it was done before.
-    pub fn each_name(&self, cx: &Cx, each: &mut dyn FnMut(&CStr) -> Result<()>) -> Result<()> {
+    pub fn each_name(&self, cx: &Cx, each: &mut dyn FnMut(Listed) -> Result<()>) -> Result<()> {
         match self {
             Handle::File(dir) => {
                 dir.seek(0)?;
                 let mut buffer = [0u8; 8192];
                 while let Some(listed) = dir.listed(&mut buffer)? {
-                    listed.by_number(|entry| if is_dots(entry.name.to_bytes()) { Ok(()) } else { each(entry.name) })?;
+                    let kind = |dt| Kind::from_dt(dt).unwrap_or(Kind::Regular);
+                    listed.by_number(|entry| match is_dots(entry.name.to_bytes()) {
+                        true => Ok(()),
+                        false => each(Listed { name: entry.name, kind: kind(entry.kind), told: None }),
+                    })?;
                 }
                 Ok(())
             }
-            Handle::Node(daemon, dir) => daemon.list_below(cx, *dir, &mut |entry| {
+            Handle::Node(daemon, dir) => daemon.list_whole(cx, *dir, &mut |entry, attr| {
                 let mut text = [0; 256];
                 text[..255].get_mut(..entry.name.len()).ok_or(Errno::EIO)?.copy_from_slice(entry.name);
                 let name = CStr::from_bytes_until_nul(&text).map_err(|_| Errno::EIO)?;
-                if is_dots(entry.name) { Ok(()) } else { each(name) }
+                let told = attr.map(Original::of_daemon);
+                if is_dots(entry.name) { Ok(()) } else { each(Listed { name, kind: entry.kind, told }) }
             }),
         }
     }

@@ -4,8 +4,8 @@
 mod handle;
 mod original;
 
-pub use handle::Handle;
-pub use original::{Original, Target};
+pub use handle::{Handle, Listed};
+pub use original::{Original, TEXTLESS, Target, is_of_one};
 
 use base::{Cx, Errno, Error, Result};
 use core::ffi::CStr;

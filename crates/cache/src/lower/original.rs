@@ -1,13 +1,35 @@
 //! What a file of the lower file system is like.
 
 use super::{Handle, PATH_MAX};
-use base::{Attr, Cx, Kind, Result};
-use engine::lower::{Change, Stamp, Whole};
+use base::{Attr, Cx, Errno, Error, Kind, Result};
+use engine::lower::{Change, Stamp, Whole, bits};
 use pm::UserSlice;
 use pm::host::Statx;
 
 /// Device number of a daemon's files.
 const NO_DEVICE: u64 = 0;
+/// Of what such a text consists that could not be read.
+const NO_TEXT: u8 = 1;
+/// What an original has no text for.
+pub const TEXTLESS: (&[u8], u64) = (b"", 0);
+
+/// Whether an error may be of one file alone: not that there is none, nor of who was asked, or of who asks.
+pub fn is_of_one(error: Error) -> bool {
+    let Error::Posix(errno) = error else { return false };
+    !matches!(
+        errno,
+        Errno::ENOENT
+            | Errno::ENOTCONN
+            | Errno::EINTR
+            | Errno::ENOMEM
+            | Errno::ENFILE
+            | Errno::EMFILE
+            | Errno::ENOSPC
+            | Errno::EAGAIN
+            | Errno::ETIMEDOUT
+            | Errno::ENODEV
+    )
+}
 
 /// What a file of the lower file system is like.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +77,9 @@ impl Original {
     }
 
     /// The node that it becomes.
-    pub fn whole<'a>(&self, target: &'a [u8]) -> Whole<'a> {
+    pub fn whole<'a>(&self, (target, state): (&'a [u8], u64)) -> Whole<'a> {
         let Attr { kind, mode, uid, gid, rdev, .. } = self.attr;
-        Whole { kind, mode, uid, gid, rdev, target, stamp: self.stamp, state: 0 }
+        Whole { kind, mode, uid, gid, rdev, target, stamp: self.stamp, state }
     }
 
     /// What a node becomes that has been it before.
@@ -72,21 +94,30 @@ impl Original {
     }
 }
 
-/// The text of a symlink.
-pub struct Target([u8; PATH_MAX], usize);
+/// The text of a symlink, and whether it is what was read.
+pub struct Target([u8; PATH_MAX], usize, bool);
 
 impl Target {
-    /// Of what a handle is on; empty for anything but a symlink.
+    /// Of what a handle is on; empty for anything but a symlink. One that can't be read is marked so.
     pub fn of(cx: &Cx, handle: &Handle, original: &Original) -> Result<Target> {
-        let mut target = Target([0; PATH_MAX], 0);
+        let mut target = Target([0; PATH_MAX], 0, true);
         if original.attr.kind == Kind::Symlink {
-            target.1 = handle.target(cx, UserSlice::from_mut(&mut target.0))?;
+            match handle.target(cx, UserSlice::from_mut(&mut target.0)) {
+                Ok(len) if len > 0 => target.1 = len,
+                Err(error) if !is_of_one(error) => return Err(error),
+                // As long as it is said to be.
+                _ => {
+                    let len = original.stamp.size.clamp(1, PATH_MAX as u64 - 1) as usize;
+                    target.0[..len].fill(NO_TEXT);
+                    (target.1, target.2) = (len, false);
+                }
+            }
         }
         Ok(target)
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0[..self.1]
+    /// Its bytes, and the state of a node that has them.
+    pub fn text(&self) -> (&[u8], u64) {
+        (&self.0[..self.1], if self.2 { 0 } else { bits::UNREAD })
     }
 }

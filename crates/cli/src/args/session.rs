@@ -57,7 +57,8 @@ impl Mount {
     pub fn how(&self) -> How {
         let atomic = self.options.iter().rev().find_map(|option| option.strip_prefix("atomic="));
         How {
-            read_only: self.is_read_only(),
+            // A cache is filled all the same.
+            read_only: self.is_read_only() && self.below.is_none(),
             atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())),
             ..How::default()
         }

@@ -80,7 +80,7 @@ fn one(cache: &Cache, cx: &Cx, (node, kind): (Node, Kind), (target, path): (&Pat
         }
         Kind::Symlink => {
             let mut text = vec![0; 4096];
-            let len = cache.fs().readlink(cx, node, UserSlice::from_mut(&mut text)).map_err(|error| failed(path, error))?;
+            let len = cache.text_here(cx, node, UserSlice::from_mut(&mut text)).map_err(|error| failed(path, error))?;
             std::os::unix::fs::symlink(OsStr::from_bytes(&text[..len]), &at).map_err(io)?;
         }
         _ => {

@@ -9,13 +9,16 @@ use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
 use crate::mounts::{in_place, over};
-use base::{Cred, Cx, Thread};
+use base::{Cred, Cx, Errno, Thread};
 use cache::{Cache, Changes, Origin};
+use fuse_client::FuseClient;
+use posix::environment;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
 use server::device::{self, MountError, Mounted, Wanted};
 use server::fuse::Keepers;
 use server::serve::Session;
+use session::SessionCache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
@@ -29,6 +32,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use vfs::Backend;
+use vfs::cached::{Below, Cached};
 
 /// What a server says when its mount answers, and when others still use it.
 const READY: &str = "ready";
@@ -311,11 +315,25 @@ fn backend_of(args: &Mount, attached: Attached) -> Result<&'static dyn Backend> 
         (false, "journal") => Changes::Journal,
         _ => Changes::Backend,
     };
+    let failed = |errno| Failure::errno(args.image.display(), errno);
+    let below = below.as_os_str().as_bytes();
+    let origin = match environment::parts(below) {
+        Some((b"wire", session, ring)) => {
+            Origin::Daemon(daemon_of_session(session, ring, args.is_read_only()).map_err(failed)?, b"")
+        }
+        _ => Origin::Directory(below),
+    };
     let thread = Thread::new();
-    let cache = Cache::new(&cx(&thread), attached.fs, &Origin::Directory(below.as_os_str().as_bytes()), changes);
-    let cache = cache.map_err(|error| Failure::errno(args.image.display(), error.errno()))?;
+    let cache = Cache::new(&cx(&thread), attached.fs, &origin, changes).map_err(|error| failed(error.errno()))?;
     cache.give_lane_back(&thread);
     Ok(Box::leak(Box::new(cache)))
+}
+
+/// A session's daemon, which is reached as its programs reach it.
+fn daemon_of_session(session: &[u8], ring: &[u8], read_only: bool) -> std::result::Result<&'static dyn Below, Errno> {
+    let session = SessionCache::open(&[session, b"\0"].concat())?;
+    let client = FuseClient::open(ring, session.device(), read_only)?;
+    Ok(Box::leak(Box::new(Cached::new(client, session))))
 }
 
 /// What the mount of an image shows as its source.

@@ -198,7 +198,8 @@ impl Session {
         self.make_cache(mount, image, (Origin::Directory(place), place), slot, shows)
     }
 
-    /// Mounts a daemon behind its cache image: `started` are its command, and by what programs reach it.
+    /// Mounts a daemon behind its cache image: `started` are its command, and by what programs reach it, which the kernel's
+    /// server is too.
     pub(super) fn make_cache_of_daemon(
         &mut self,
         mount: &Mount,
@@ -206,9 +207,10 @@ impl Session {
         daemon: &'static Cached<FuseClient>,
         started: (&[OsString], &[u8]),
         slot: usize,
+        shows: Option<Under>,
     ) -> Result<&'static dyn Backend> {
         let command = started.0.join(OsStr::new(" "));
-        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot, None)
+        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot, shows)
     }
 
     /// Mounts what is behind a cache image, which is made if it is missing.
@@ -300,19 +302,19 @@ impl Session {
         };
         let refused = if is_refused { "ro" } else { "" };
         self.tell(mount, &whole, &[&super::id(path), sync, refused]);
-        if let (Some(there), true, None) = (shows, is_directory, &joined) {
+        if let (Some(there), None) = (shows, &joined) {
             self.show_cache(mount, image, (source, there), changes);
         }
         Ok(cache)
     }
 
-    /// The kernel's way to a cache whose directory is reached at `below`; `there`: what is at the mount point.
+    /// The kernel's way to a cache whose directory, or daemon, is reached at `below`; `there`: what is at the mount point.
     fn show_cache(&mut self, mount: &Mount, image: &CacheImage, (below, there): (&[u8], Under), changes: Changes) {
         let point = over::path(&mount.point);
         let may = match there {
             Under::Empty | Under::Stale => true,
             Under::Same => below.starts_with(b"/proc/"),
-            Under::Nothing => false,
+            Under::Nothing | Under::Shared => false,
         };
         let sync = match changes {
             Changes::Image => "image",
@@ -329,6 +331,7 @@ impl Session {
                 }
                 self.over.push(kernel);
             }
+            None if there == Under::Shared => {}
             None => {
                 self.guard(mount, there);
                 super::say_no_mount(mount, there, false);

@@ -524,6 +524,17 @@ fn ends_by_signal(pid: u32) -> bool {
     catches(Signal::TERM) && !catches(Signal::URG)
 }
 
+/// Whether the command of a daemon names the mount point: it may show what is there.
+pub fn is_named(mount: &Mount) -> bool {
+    let Source::Fuse(words) = &mount.source else { return false };
+    let real = |path: &[u8]| std::fs::canonicalize(OsStr::from_bytes(path)).ok();
+    let Some(point) = real(&mount.point) else { return false };
+    words
+        .iter()
+        .flat_map(|word| word.as_bytes().split(|byte| b":=,".contains(byte)))
+        .any(|part| real(part).as_ref() == Some(&point))
+}
+
 /// The command of the daemon of ours for a store of objects.
 pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
     let mut words = crate::bundled::with_loader(crate::library::objects()?);

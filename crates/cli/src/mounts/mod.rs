@@ -148,44 +148,50 @@ impl Session {
             return self.make_new(mount, limit, slot, whom);
         }
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
-        if mount.options.cache.is_none() || !matches!(mount.source, Source::Host(_)) || whom != (For::Programs { kernel: true }) {
+        // The kernel gets a mount of a cache too, where no daemon would come by that itself.
+        let is_wanted = mount.options.cache.is_some() && whom == For::Programs { kernel: true };
+        let shows = (is_wanted && !daemon::is_named(mount)).then_some(there);
+        if shows.is_none() {
             self.guard(mount, there);
         }
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => {
-                    let shows = (whom == For::Programs { kernel: true }).then_some(there);
-                    self.make_cache_of_directory(mount, image, path, slot, shows)
-                }
+                Some(image) => self.make_cache_of_directory(mount, image, path, slot, shows),
                 None => self.make_host(mount, path, there),
             },
-            Source::Fuse(words) => self.make_daemon(mount, words, slot),
-            Source::Objects(address) => self.make_objects(mount, address, slot),
+            Source::Fuse(words) => self.make_daemon(mount, words, slot, shows),
+            Source::Objects(address) => self.make_objects(mount, address, slot, shows),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
 
-    fn make_daemon(&mut self, mount: &Mount, words: &[OsString], slot: usize) -> Result<&'static dyn Backend> {
+    fn make_daemon(
+        &mut self,
+        mount: &Mount,
+        words: &[OsString],
+        slot: usize,
+        shows: Option<Under>,
+    ) -> Result<&'static dyn Backend> {
         let (daemon, source) = self.start_daemon(mount, words)?;
         if let Some(image) = &mount.options.cache {
-            return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
+            return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot, shows);
         }
         self.tell(mount, &source, &[]);
         Ok(daemon)
     }
 
     /// A store of objects. A cache of it goes by what the mount names, not by what it is started with.
-    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize) -> Result<&'static dyn Backend> {
+    fn make_objects(&mut self, mount: &Mount, address: &str, slot: usize, shows: Option<Under>) -> Result<&'static dyn Backend> {
         let words = daemon::objects(mount, address)?;
-        let Some(image) = &mount.options.cache else { return self.make_daemon(mount, &words, slot) };
+        let Some(image) = &mount.options.cache else { return self.make_daemon(mount, &words, slot, shows) };
         let (daemon, source) = self.start_daemon(mount, &words)?;
         let mut named = vec![OsString::from(address)];
         if mount.options.posix {
             named.push(crate::cmd::cache::POSIX.trim_start().into());
         }
-        self.make_cache_of_daemon(mount, image, daemon, (&named, &source), slot)
+        self.make_cache_of_daemon(mount, image, daemon, (&named, &source), slot, shows)
     }
 
     /// Notes a mount point that programs without the library find as it is.

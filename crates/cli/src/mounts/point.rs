@@ -1,6 +1,7 @@
 //! What programs that go past the library find at a mount point: static and set-uid ones, other users', calls that are
 //! not seen. It must never be files of somebody else's that they take for those of the mount.
 
+use super::over;
 use super::spec::{Mount, Source};
 use crate::attach::Attached;
 use crate::cmd::mount::is_mounted;
@@ -20,6 +21,8 @@ pub enum Under {
     Same,
     /// An empty directory.
     Empty,
+    /// The same cache, which another session shows there.
+    Shared,
     /// A mount whose server has died.
     Stale,
 }
@@ -36,6 +39,9 @@ pub fn look(mount: &Mount, image: Option<&Attached>) -> Result<Under> {
     }
     if is_itself(mount, point) {
         return Ok(Under::Same);
+    }
+    if is_its_cache(mount, &real) {
+        return Ok(Under::Shared);
     }
     if let Some(mounted) = device::mounted_at(&real)
         && (image.is_some() || mounted.kind == "fuse.bypath")
@@ -62,6 +68,13 @@ pub fn look(mount: &Mount, image: Option<&Attached>) -> Result<Under> {
 fn is_itself(mount: &Mount, point: &Path) -> bool {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     matches!(&mount.source, Source::Host(path) if identity(path).is_some_and(|it| identity(point) == Some(it)))
+}
+
+/// Whether the cache of the mount is there already, by another session.
+fn is_its_cache(mount: &Mount, real: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let there = over::image_at(real).and_then(|there| identity(&there));
+    there.is_some() && mount.options.cache.as_ref().is_some_and(|image| identity(&image.path) == there)
 }
 
 /// Whether the kernel's mount that is there lets do what this one is to let do.

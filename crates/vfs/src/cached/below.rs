@@ -1,7 +1,8 @@
 //! A file system behind a cache image: what that asks beside what a [`Backend`] has.
 
 use super::Cached;
-use crate::{Backend, Cx, DirEntry, Errno, Lock, Node, Result};
+use crate::{Attr, Backend, Cx, DirEntry, Errno, Lock, Node, Result};
+use core::sync::atomic::Ordering::Relaxed;
 use pm::UserSlice;
 use session::LowerFs;
 
@@ -15,6 +16,9 @@ pub trait Below: Backend {
 
     /// All entries of a directory.
     fn list_below(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry) -> Result<()>) -> Result<()>;
+
+    /// The same, with their attributes where it tells them at once.
+    fn list_whole(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry, Option<&Attr>) -> Result<()>) -> Result<()>;
 
     /// Writes all of this at `offset`, into a file that nobody has open, and syncs it, unless the whole is synced
     /// ([`Below::syncs_whole`]): what a daemon that writes later could not do is told here.
@@ -94,10 +98,20 @@ impl<S: LowerFs> Below for Cached<S> {
             result = each(entry);
             result.is_ok()
         });
-        self.session.alone(dir, || {
-            self.lower.closed(&self.session, cx, dir);
-            Ok(())
-        })?;
+        self.done_below(cx, dir)?;
+        listed.and(result)
+    }
+
+    fn list_whole(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(DirEntry, Option<&Attr>) -> Result<()>) -> Result<()> {
+        if self.session.get(dir)?.removed.load(Relaxed) != 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        let mut result = Ok(());
+        let listed = self.lower.list(&self.session, cx, dir, &mut |entry, attr| {
+            result = each(entry, attr);
+            result.is_ok()
+        });
+        self.done_below(cx, dir)?;
         listed.and(result)
     }
 

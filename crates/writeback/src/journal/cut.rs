@@ -125,7 +125,7 @@ impl Cutter {
         let mut target = Vec::new();
         if attr.kind == Kind::Symlink && seen.is_changed {
             let mut text = [0u8; TARGET_MAX];
-            let len = cache.fs().readlink(cx, node(id), UserSlice::from_mut(&mut text)).map_err(image)?;
+            let len = cache.text_here(cx, node(id), UserSlice::from_mut(&mut text)).map_err(image)?;
             target.extend_from_slice(&text[..len]);
         }
         let xattrs = if seen.is_changed && attr.kind != Kind::Symlink { attributes(cache, cx, id, lower)? } else { None };

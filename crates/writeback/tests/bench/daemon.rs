@@ -7,6 +7,7 @@ use session::{Entry, LowerFs, Miss, SessionCache};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use vfs::cached::Cached;
 use vfs::host::Host;
@@ -17,6 +18,8 @@ pub struct ByCalls {
     fails: AtomicUsize,
     /// That one is made all the same, as by a daemon that dies before it answers.
     is_made: AtomicBool,
+    /// A name that it says nothing of but that it is there, a text that it does not tell, and what it says instead.
+    refused: Mutex<Option<(&'static str, &'static str, Errno)>>,
 }
 
 /// That of the directory `low`.
@@ -26,7 +29,7 @@ pub fn daemon(low: &Path) -> &'static Cached<ByCalls> {
     file.set_len(SessionCache::bytes()).unwrap();
     let host = Host::new(low.as_os_str().as_bytes(), false).unwrap();
     Box::leak(Box::new(Cached::new(
-        ByCalls { host, fails: AtomicUsize::new(0), is_made: AtomicBool::new(false) },
+        ByCalls { host, fails: AtomicUsize::new(0), is_made: AtomicBool::new(false), refused: Mutex::new(None) },
         SessionCache::open(&path).unwrap(),
     )))
 }
@@ -36,6 +39,18 @@ impl ByCalls {
     pub fn fail(&self, at: usize, is_made: bool) {
         self.is_made.store(is_made, SeqCst);
         self.fails.store(at, SeqCst);
+    }
+
+    /// What it says nothing of from now on.
+    pub fn refuse(&self, what: Option<(&'static str, &'static str, Errno)>) {
+        *self.refused.lock().unwrap() = what;
+    }
+
+    fn is_refused(&self, is_it: impl Fn(&str, &str) -> bool) -> Result<()> {
+        match *self.refused.lock().unwrap() {
+            Some((name, text, errno)) if is_it(name, text) => Err(errno.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the one that was to fail has come.
@@ -75,6 +90,7 @@ impl LowerFs for ByCalls {
         self.host.device()
     }
     fn lookup(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
+        self.is_refused(|refused, _| refused.as_bytes() == name)?;
         self.host.lookup(s, cx, dir, name)
     }
     fn attr(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<(Attr, u64)> {
@@ -87,6 +103,9 @@ impl LowerFs for ByCalls {
         self.change(|| self.host.set_attr(s, cx, node, change))
     }
     fn readlink(&self, s: &SessionCache, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        let mut text = [0; 256];
+        let len = self.host.readlink(s, cx, node, UserSlice::from_mut(&mut text))?;
+        self.is_refused(|_, refused| refused.as_bytes() == &text[..len])?;
         self.host.readlink(s, cx, node, out)
     }
     fn create(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {

@@ -1,0 +1,132 @@
+#!/bin/bash
+# own
+# needs: bindfs
+# seconds: 300
+# A kernel mount beside a daemon's cache: static programs, another user, a program that nobody has started with the library
+# see what the session sees, and change it; what is missing comes through the session's daemon. A daemon that dies or hangs
+# fails what it is needed for, and nothing else. Method: the same path for both, by programs with the library and without.
+. "$(dirname "$0")/own.sh"
+[ -e /dev/fuse ] || { echo 'skip: no /dev/fuse' && exit 0; }
+low=$PWD/low at=$PWD/at image=$PWD/c.img
+mkdir at && chmod 755 . at
+server=$(ls /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server 2>/dev/null | head -1)
+printf '#!/bin/sh\nexec %s\n' "$server" >ssh && chmod +x ssh
+shown() { awk -v at="$at" '$2 == at && $3 == "fuse.bypath"' /proc/mounts | wc -l; }
+run() { # OPTIONS COMMAND…
+    local options=$1
+    shift
+    timeout 60 "$bypath" run --mount "fuse:$command @:$at,cache=$image:64M$options" -- "$@"
+}
+daemon() { for id in $(pgrep -x bindfs); do tr '\0' ' ' <"/proc/$id/cmdline" | grep -q "$low " && echo "$id"; done; }
+# outside COMMAND: done by a shell that was there before the session, in the mount; what it prints.
+mkfifo ask answer
+export work low at
+( while read -r line <"$work/ask"; do (cd "$at" && eval "$line") >"$work/answer" 2>&1; done ) &
+shell=$!
+outside() { echo "$*" >"$work/ask" && cat "$work/answer"; }
+export -f outside daemon
+past_program
+cc -O1 -static -x c -o still - <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int c, char **v) {
+    char text[64];
+    int fd = open(v[1], O_RDONLY);
+    ssize_t n = read(fd, text, sizeof text);
+    if (n < 0) return perror(v[1]), 1;
+    return write(1, text, n) != n;
+}
+C
+
+for name in bindfs sshfs; do
+    case $name in
+    bindfs) command="bindfs -f $low" ;;
+    sshfs)
+        command -v sshfs >/dev/null && [ -n "$server" ] || { echo 'skip: no sshfs: it is NOT tested' && continue; }
+        command="sshfs -f -o ssh_command=$work/ssh here:$low" ;;
+    esac
+    rm -rf low c.img* && mkdir -p low/sub/deep && chmod 755 low && echo below >low/f && echo far >low/sub/deep/g && seq 40000 >low/long && echo s >low/sub/static
+    # What is there is seen by whoever looks, before anybody has brought it; and the session's own is seen at once.
+    run '' bash -c '
+cd "$1"
+outside cat f sub/deep/g; outside sed -n 39999p long
+echo new >made && outside cat made
+outside "echo theirs >out && mkdir -p box && mv f box/f && echo more >>made"
+cat out box/f made; ls; [ -e f ] && echo "f is still there"
+outside ls | cmp - <(ls) && echo same lists
+outside stat -c %i:%s:%h:%Y made >a; stat -c %i:%s:%h:%Y made | cmp - a && echo same attributes
+rm a; "$work/still" "$1/sub/static"; "$work/past" append "$1/made" >/dev/null && echo appended
+chmod 777 box; outside "setpriv --reuid 65534 --regid 65534 --clear-groups bash -c \"cat made; echo mine >box/mine; echo no 2>/dev/null >no\" 2>/dev/null"; stat -c "%U %s" box/mine
+' bash "$at" >got 2>err
+    same "$name: one mount" "$? $(cat got err)" '0 below
+far
+39999
+new
+theirs
+below
+new
+more
+box
+long
+made
+out
+sub
+same lists
+same attributes
+s
+appended
+new
+more
+nobody 5'
+    same "$name: no mount is left" "$(shown) $(ls -A at)" '0 '
+    same "$name: below" "$(ls -A low | tr '\n' ' ')$(cat low/made low/box/f low/box/mine | tr '\n' ' ')" 'box long made out sub new more below mine '
+    "$bypath" check "$image" >/dev/null || { echo "$name: check" && failed=1; }
+done
+
+# The daemon dies: what is here goes on, by the kernel too; what is missing says so.
+command="bindfs -f $low"
+rm -rf low c.img* && mkdir -p low/sub low/cold && echo here >low/f && echo cold >low/cold/g
+run ',actimeo=max' bash -c 'outside ls; outside cat f; kill -9 $(daemon); while [ -n "$(daemon)" ]; do sleep 0.01; done
+outside cat f; outside "echo 1 >new"; cat "$1/new"; outside cat cold/g; cat "$1/cold/g"; outside cat f' bash "$at" >got 2>&1
+same 'daemon killed' "$(grep -v '^bypath: ' got | sed 's/^cat: .*: /cat: /')" 'cold
+f
+sub
+here
+here
+1
+cat: Transport endpoint is not connected
+cat: Transport endpoint is not connected
+here'
+"$bypath" cache discard "$image" --yes >/dev/null 2>&1
+# It hangs: who needs it waits until its time is over, and is told; others go on, and the session ends.
+rm -rf low c.img* && mkdir -p low/sub low/cold && echo here >low/f && echo cold >low/cold/g
+run ',actimeo=max,ro,timeout=2' bash -c 'outside cat f; kill -STOP $(daemon); outside "cat cold/g & cat f; echo read; wait"; kill -CONT $(daemon)
+for i in $(seq 500); do outside cat cold/g | grep -q cold && echo again && break; sleep 0.02; done' bash "$at" >got 2>&1
+same 'daemon stopped' "$(grep -v '^bypath: ' got | sed 's/^cat: .*: .*/cat: failed/')" 'here
+here
+read
+cat: failed
+again'
+same 'no mount is left' "$(shown) $(ls -A at)" '0 '
+
+# The server is killed: its mount goes, the session goes on, and all is written.
+run ',sync=image' bash -c 'echo 1 >"$1/k1"; cd /; kill -9 $(pgrep -f "bypath mount --foreground.* $1 --while-used") || echo none
+for i in $(seq 500); do grep -q "$1 fuse.bypath" /proc/mounts || break; sleep 0.01; done; cat "$1/k1" "$1/cold/g"; echo 2 >"$1/k2"' bash "$at" >got 2>err
+same 'server killed' "$(cat got err low/k1 low/k2)" $'1\ncold\n1\n2'
+# A second session with the same cache, at the same place, shares the mount.
+run '' bash -c 'echo one >"$1/one"; for i in $(seq 3000); do [ -e "$1/two" ] && break; sleep 0.01; done; cat "$1/two"' bash "$at" >got1 2>err1 &
+other=$!
+in_mount() { [ "$(shown)" = 1 ]; }
+wait_until in_mount
+run '' bash -c 'for i in $(seq 3000); do [ -e "$1/one" ] && break; sleep 0.01; done; cat "$1/one"; echo two >"$1/two"; outside cat two' bash "$at" >got2 2>err2
+wait "$other"
+same 'two sessions' "$(cat got1 got2 err1 err2)" $'two\none\ntwo'
+no_mount() { [ "$(shown)" = 0 ]; }
+wait_until no_mount || { echo 'the mount stays' && failed=1; }
+same 'below, of two' "$(cat low/one low/two)" $'one\ntwo'
+# Not where the daemon itself would come by it.
+mkdir own && timeout 60 "$bypath" run --mount "fuse:bindfs -f $PWD/own @:$PWD/own,cache=$PWD/own.img:32M" -- sh -c 'echo 1 >"$1/f"; grep -c "$1 fuse.bypath" /proc/mounts' sh "$PWD/own" >got 2>err
+same 'over what it shows' "$(cat got err own/f)" $'0\n1'
+kill "$shell"
+exit $failed
