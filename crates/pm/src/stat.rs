@@ -1,8 +1,11 @@
 //! The kernel's `struct stat`, put where a program wants it.
 
+#[cfg(target_arch = "x86_64")]
 use crate::faults;
 pub use crate::sys::abi::stat as Stat;
-use core::mem::{MaybeUninit, offset_of};
+use core::mem::MaybeUninit;
+#[cfg(target_arch = "x86_64")]
+use core::mem::offset_of;
 
 /// Writes the structure; false if there is no memory at either end of it. It is shorter than a page, so that there is
 /// some for the rest of it if there is at both ends.

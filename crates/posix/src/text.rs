@@ -1,8 +1,11 @@
 //! Path names as a program hands them over.
 
 use base::PATH_MAX;
-use pm::{Errno, faults};
+use pm::Errno;
+#[cfg(target_arch = "x86_64")]
+use pm::faults;
 
+#[cfg(target_arch = "x86_64")]
 const PAGE: usize = 4096;
 
 /// A program's path: its bytes, and whether it may hold `//`, `/.` or `/..`.

@@ -233,6 +233,8 @@ mod tests {
         let (root, old) = (test.root_node(), make(&test, b"old", 0o644));
         let name = |i: usize| std::format!("{i}");
         let known = || test.fs.image.valid();
+        // Its cachelet stays.
+        test.open(&test.cx(), old, 0, 4).unwrap();
         let mut added = 0;
         for round in 0..16 {
             test.dying(|cx| {

@@ -10,7 +10,7 @@
 //! brings it as any file.
 //!
 //! No two files show the same: originals on one device have different numbers, those of the image are different, and no
-//! original shows a number that has [`OWN`] and nothing above it. All of them fit a double, which some programs keep
+//! original shows a number that has [`OWN`] and nothing above it. Those of the image fit a double, which some programs keep
 //! numbers in.
 //!
 //! The image's own number is what a node is known by inside ([`Fs::own_number`]).
