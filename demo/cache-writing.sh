@@ -193,7 +193,7 @@ job() { # ON JOB WAY
     umount "$at" 2>/dev/null
     sync -f "$work"
     read -r begun ended <"$shm/done"
-    echo "| $1 | $2 | $3 | $(((ended - begun) / 1000000)) | $(((over - begun) / 1000000)) | $(($(written) - from)) |"
+    printf '| %s | %s | %s | %d.%d | %d | %d |\n' "$1" "$2" "$3" $(((ended - begun) / 1000000)) $(((ended - begun) / 100000 % 10)) $(((over - begun) / 1000000)) $(($(written) - from))
 }
 chmod 1777 "$shm" "$work"
 echo "$n operations; $(uname -r), $(nproc) processors, load $(cut -d' ' -f1 /proc/loadavg), $(date -I)"
