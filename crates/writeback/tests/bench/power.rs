@@ -1,7 +1,6 @@
 //! A directory on a disk that loses power, and an image that is kept: `tests/power.rs` says how.
 
 use super::{Bench, Ends, How, OPS, Op, Shown, make_image, plant, tree};
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
