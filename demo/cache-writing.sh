@@ -175,7 +175,7 @@ one() { # ON LOAD WAY
     run "$3" "$at" "${load[@]}" || { echo "| $1 | $2 | $3 | failed: $(head -1 "$shm/err") | | |" && return; }
     over=$(date +%s%N)
     sync -f "$work"
-    read -r least slash median slash2 most at_end all <"$shm/done"
+    read -r least slash median slash2 most at_end spent <"$shm/done"
     echo "| $1 | $2 | $3 | $least / $median / $most | $(((over - at_end) / 1000000)) | $(($(written) - from)) |"
 }
 job() { # ON JOB WAY
@@ -188,9 +188,11 @@ job() { # ON JOB WAY
         fresh "$at"
     fi
     from=$(written)
-    run "$3" "$at" bash "$shm/job" DIR "$2" "$shm/done" "$shm" || { echo "| $1 | $2 | $3 | failed: $(head -1 "$shm/err") | | |" && return; }
+    run "$3" "$at" bash "$shm/job" DIR "$2" "$shm/done" "$shm"
+    local code=$?
     over=$(date +%s%N)
     umount "$at" 2>/dev/null
+    [ "$code" = 0 ] || { echo "| $1 | $2 | $3 | failed: $(head -1 "$shm/err") | | |" && return; }
     sync -f "$work"
     read -r begun ended <"$shm/done"
     printf '| %s | %s | %s | %d.%d | %d | %d |\n' "$1" "$2" "$3" $(((ended - begun) / 1000000)) $(((ended - begun) / 100000 % 10)) $(((over - begun) / 1000000)) $(($(written) - from))
