@@ -2,12 +2,12 @@
 
 use super::{Bench, Ends, How, OPS, Op, Shown, make_image, plant, tree};
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use writeback::CUT;
 use writeback::journal::Left;
 
@@ -42,6 +42,8 @@ struct Disk {
     file: PathBuf,
     device: String,
     low: PathBuf,
+    /// As `stat` tells it.
+    number: AtomicU64,
 }
 
 impl Disk {
@@ -59,13 +61,18 @@ impl Disk {
         }
         let found = Command::new("losetup").args(["--find", "--show", file.to_str()?]).output().ok()?;
         let device = String::from_utf8(found.stdout).ok()?.trim().to_owned();
-        let disk = Disk { kind, file, device, low };
+        let disk = Disk { kind, file, device, low, number: AtomicU64::new(0) };
         (found.status.success() && disk.mount()).then_some(disk)
     }
 
     fn mount(&self) -> bool {
         let options = if self.kind == "ext4" { "commit=300" } else { "noatime" };
-        runs("mount", &["-t", &self.kind, "-o", options, &self.device, self.low.to_str().unwrap()])
+        let mounted = runs("mount", &["-t", &self.kind, "-o", options, &self.device, self.low.to_str().unwrap()]);
+        let number = std::fs::metadata(&self.low).map_or(0, |meta| meta.dev());
+        let before = self.number.swap(number, SeqCst);
+        // btrfs has one made up at each mount: the image would not know its directory again.
+        assert!(before == 0 || before == number, "another has taken the device number meanwhile");
+        mounted
     }
 
     fn sync(&self) {
