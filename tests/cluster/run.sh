@@ -134,6 +134,24 @@ about = os.statvfs("c")
 print(about.f_blocks * about.f_frsize)' 2>err)
 [ "$got" = 104857600 ] || fail "a quota: $got $(cat err)"
 
+# pjdfstest: what passes over ceph-fuse by the kernel passes here, but for what no mount without the kernel's can do.
+suite=${TOOLS:-$here/../../target/tools/bin}/pjdfstest
+if [ ! -x "$suite" ] || [ ! -w /dev/fuse ]; then
+    echo "skip cluster, pjdfstest: ${suite##*/} (make mount-tools) or /dev/fuse is missing: LEFT OUT, not passed"
+else
+    passed() { awk '$NF == "ok" { print $1 }' "$1" | sort; }
+    mkdir kernel
+    ceph-fuse -c "$work/ceph/ceph.conf" -k "$work/ceph/keyring" kernel >mounted 2>&1 || fail "ceph-fuse does not mount: $(cat mounted)"
+    mkdir -m 777 kernel/by-kernel kernel/by-us
+    timeout 600 "$suite" -c "$tests/mount/pjdfstest.toml" -p kernel/by-kernel >by-kernel 2>&1
+    umount kernel
+    timeout 600 "$bypath" run --no-fuse --mount "$spec" -- "$suite" -c "$tests/mount/pjdfstest.toml" -p c/by-us >by-us 2>err
+    known=$(sed -n 's/ *#.*//; s/^without a mount: //p' "$tests/mount/pjdfstest.known")
+    missing=$(comm -23 <(passed by-kernel) <(passed by-us) | grep -vxF "$known")
+    [ "$(passed by-kernel | wc -l)" -gt 300 ] || fail "pjdfstest: only $(passed by-kernel | wc -l) pass by the kernel"
+    [ -z "$missing" ] && echo "     pjdfstest: $(passed by-us | wc -l) tests" || fail "pjdfstest:" $missing
+fi
+
 # The MDS is killed and started again while one session writes: each call does what it says or fails, within its time.
 rm -f ready && mkfifo ready
 run python3 -c '
