@@ -134,6 +134,64 @@ about = os.statvfs("c")
 print(about.f_blocks * about.f_frsize)' 2>err)
 [ "$got" = 104857600 ] || fail "a quota: $got $(cat err)"
 
+# Programs, as on tmpfs: on the cluster alone, and behind a cache.
+for program in git rsync sqlite3; do type -P $program >/dev/null || missing_programs="${missing_programs:-} $program"; done
+if [ -n "${missing_programs:-}" ]; then
+    echo "skip cluster, programs:$missing_programs not installed: LEFT OUT, not passed"
+else
+    mkdir beside
+    bash "$tests/objects/use.sh" "$work/beside" >beside.out 2>&1 </dev/null
+    for options in '' ",cache=$work/programs.img:256M"; do
+        run mkdir "c/programs${options:+-cached}" 2>/dev/null
+        timeout 300 "$bypath" run --no-fuse --mount "$spec$options" -- bash "$tests/objects/use.sh" "$work/c/programs${options:+-cached}" >in.out 2>err </dev/null ||
+            fail "programs${options:+ with a cache}: $(tail -5 err)"
+        cmp -s beside.out in.out || fail "programs${options:+ with a cache} differ from tmpfs: $(diff beside.out in.out | head -5) $(tail -3 err)"
+        run bash "$tests/objects/use.sh" "$work/c/programs${options:+-cached}" sums >again.out 2>err
+        cmp -s <(bash "$tests/objects/use.sh" "$work/beside" sums) again.out || fail "another session finds something else$options: $(tail -3 err)"
+    done
+fi
+
+# A bucket, the cluster and an image in one session, of a process without any capability: all three by one program.
+objects=$(dirname "$bypath")/bypath-objects
+if [ ! -x "$objects" ] || ! type -P setpriv >/dev/null; then
+    echo 'skip cluster, a bucket beside it: bypath-objects or setpriv is missing: LEFT OUT, not passed'
+else
+    python3 "$tests/objects/server.py" "$work" 2>server.err &
+    store=$!
+    wait_until test -e port || fail "the store does not start: $(cat server.err)"
+    "$bypath" mkfs "$work/beside.img" --size 64M >made 2>&1 || fail "mkfs: $(cat made)"
+    mkdir b i
+    got=$(AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret AWS_EC2_METADATA_DISABLED=true timeout 120 \
+        setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$bypath" run --no-fuse --mount "$spec" \
+        --mount "s3:http://127.0.0.1:$(cat port)/bucket:$work/b" --mount "$work/beside.img:$work/i" -- sh -c '
+            set -e
+            grep -q "^CapEff:.*[1-9a-f]" /proc/self/status && echo capable
+            seq 1000 >i/numbers && mkdir i/tree && for n in $(seq 20); do echo $n >i/tree/$n; done
+            cp -r i/tree i/numbers b && mkdir c/beside && cp -r b/tree b/numbers c/beside
+            sed -i s/^7$/seven/ c/beside/numbers && rsync -r c/beside/ i/again && tar -C c/beside -cf b/all.tar . && tar -C i -xf b/all.tar
+            diff -r i/again c/beside && diff -r i/tree b/tree && grep -c seven i/numbers' 2>err) && [ "$got" = 1 ] ||
+        fail "a bucket, a cluster, an image: $got $(tail -5 err)"
+    kill $store
+fi
+
+# pjdfstest: what passes over ceph-fuse by the kernel passes here, but for what no mount without the kernel's can do.
+suite=${TOOLS:-$here/../../target/tools/bin}/pjdfstest
+if [ ! -x "$suite" ] || [ ! -w /dev/fuse ]; then
+    echo "skip cluster, pjdfstest: ${suite##*/} (make mount-tools) or /dev/fuse is missing: LEFT OUT, not passed"
+else
+    passed() { awk '$NF == "ok" { print $1 }' "$1" | sort; }
+    mkdir kernel
+    ceph-fuse -c "$work/ceph/ceph.conf" -k "$work/ceph/keyring" kernel >mounted 2>&1 || fail "ceph-fuse does not mount: $(cat mounted)"
+    mkdir -m 777 kernel/by-kernel kernel/by-us
+    timeout 600 "$suite" -c "$tests/mount/pjdfstest.toml" -p kernel/by-kernel >by-kernel 2>&1
+    umount kernel
+    timeout 600 "$bypath" run --no-fuse --mount "$spec" -- "$suite" -c "$tests/mount/pjdfstest.toml" -p c/by-us >by-us 2>err
+    known=$(sed -n 's/ *#.*//; s/^without a mount: //p' "$tests/mount/pjdfstest.known")
+    missing=$(comm -23 <(passed by-kernel) <(passed by-us) | grep -vxF "$known")
+    [ "$(passed by-kernel | wc -l)" -gt 300 ] || fail "pjdfstest: only $(passed by-kernel | wc -l) pass by the kernel"
+    [ -z "$missing" ] && echo "     pjdfstest: $(passed by-us | wc -l) tests" || fail "pjdfstest:" $missing
+fi
+
 # The MDS is killed and started again while one session writes: each call does what it says or fails, within its time.
 rm -f ready && mkfifo ready
 run python3 -c '

@@ -114,6 +114,12 @@ case_later() {
     rm -f fault
 }
 
+# Parts of a large file that were not rewritten are copied by the store.
+case_parts() {
+    [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
+    session '' python3 "$here/parts.py" /s3 "$url" >out 2>err && pass || { cat err >>out; fail 'parts that are copied' out; }
+}
+
 # posix: attributes and symlinks last, by themselves, written later and with a cache.
 case_posix() {
     [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
@@ -207,6 +213,6 @@ case_services() {
     [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
 }
 
-cases=${*:-programs two keys directories faults killed refused services later posix cache}
+cases=${*:-programs two keys directories faults killed refused services parts later posix cache}
 for name in $cases; do case_$name; done
 exit $((failed > 0))

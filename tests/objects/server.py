@@ -7,7 +7,7 @@ Writes the port that it listens on to DIRECTORY/port. DIRECTORY/fault says how i
 `lost` (an upload is done and its answer lost, once). Signatures are not looked at, but there must be one. Any key of any
 bucket: the buckets are there.
 
-GET /_log tells of the requests so far, a line each; PUT /_raw/KEY stores an object as somebody else's.
+GET /_log tells of the requests so far, a line each (`copy` of a part that is copied here, and how many bytes came); PUT /_raw/KEY stores an object as somebody else's.
 """
 import hashlib
 import os
@@ -68,7 +68,8 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 objects[key] = (body, tag(body), time.time(), self.metadata())
             return self.answer(200)
-        log.append("%s %s %s" % (self.command, key, " ".join(sorted(query))))
+        copied = ["copy"] if "x-amz-copy-source-range" in self.headers else []
+        log.append("%s %s %s" % (self.command, key, " ".join(sorted(query) + copied + ["bytes=%d" % len(body)] * bool(body))))
         how = fault()
         if how == "slow":
             time.sleep(3600)
@@ -165,6 +166,16 @@ class Handler(BaseHTTPRequestHandler):
                 text = "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>" % name
                 return self.answer(200, text.encode())
             parts = uploads[query["uploadId"]]
+            source = self.headers.get("x-amz-copy-source")
+            if self.command == "PUT" and source:
+                source = urllib.parse.unquote(source).lstrip("/").partition("/")[2]
+                if source not in objects:
+                    return self.error(404, "NoSuchKey")
+                if self.headers.get("x-amz-copy-source-if-match", objects[source][1]) != objects[source][1]:
+                    return self.error(412, "PreconditionFailed")
+                first, _, last = self.headers["x-amz-copy-source-range"].removeprefix("bytes=").partition("-")
+                body = parts[int(query["partNumber"])] = objects[source][0][int(first) : int(last) + 1]
+                return self.answer(200, ("<CopyPartResult><ETag>%s</ETag></CopyPartResult>" % escape(tag(body))).encode())
             if self.command == "PUT":
                 parts[int(query["partNumber"])] = body
                 return self.answer(200, b"", [("ETag", tag(body))])

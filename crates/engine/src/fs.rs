@@ -352,6 +352,11 @@ impl Fs {
         self.device
     }
 
+    /// What the image was called by chance when it was made: no other one is.
+    pub fn uuid(&self) -> [u64; 2] {
+        self.files.uuid
+    }
+
     /// The node with this [number of its own](Fs::own_number) and reuse generation, if the number is one.
     pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
         let id = format::hash::inode_node(self.number_key, ino, generation)?;

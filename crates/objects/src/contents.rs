@@ -4,6 +4,7 @@
 
 use crate::nodes::{Node, lock};
 use crate::store::{Expected, Meta, Store};
+use crate::stored::Stored;
 use crate::windows::Windows;
 use pm::Errno;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -83,6 +84,8 @@ pub struct Contents {
     pub is_dirty: bool,
     /// What the store must still hold when that is uploaded.
     pub expected: Expected,
+    /// What of the spool the store has.
+    pub stored: Option<Stored>,
     /// It waits to be uploaded.
     pub is_put_off: bool,
     /// What an open said last, whose pages the session may have.
@@ -99,6 +102,7 @@ impl Contents {
             len: 0,
             is_dirty: false,
             expected,
+            stored: None,
             is_put_off: false,
             opened: None,
             windows: Windows::default(),
@@ -108,8 +112,14 @@ impl Contents {
     /// A new, empty file.
     pub fn create(&mut self, spool: &Spool, expected: Expected) -> Result<(), Errno> {
         self.file = Some(spool.file()?);
-        (self.len, self.is_dirty, self.expected) = (0, true, expected);
+        (self.len, self.is_dirty, self.expected, self.stored) = (0, true, expected, None);
         Ok(())
+    }
+
+    /// What is in the spool is the object at `path`.
+    pub fn is_stored(&mut self, path: &str, meta: &Meta) {
+        self.stored = Stored::as_it_is(path, meta, self.len);
+        (self.is_dirty, self.expected) = (false, Expected::This(meta.clone()));
     }
 
     /// Whether only this session knows of the file yet.
@@ -137,6 +147,9 @@ impl Contents {
     pub fn write(&mut self, store: &'static Store, spool: &Spool, node: &Node, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.load(store, spool, node, u64::MAX)?;
         let Some(file) = &self.file else { return Err(Errno::EIO) };
+        if let Some(stored) = &mut self.stored {
+            stored.rewritten(offset, bytes.len() as u64);
+        }
         file.write_all_at(bytes, offset).map_err(errno)?;
         self.len = self.len.max(offset + bytes.len() as u64);
         self.changed(node);
@@ -147,6 +160,9 @@ impl Contents {
     pub fn truncate(&mut self, store: &'static Store, spool: &Spool, node: &Node, len: u64) -> Result<(), Errno> {
         self.load(store, spool, node, len)?;
         let Some(file) = &self.file else { return Err(Errno::EIO) };
+        if let Some(stored) = &mut self.stored {
+            stored.cut(len);
+        }
         file.set_len(len).map_err(errno)?;
         self.len = len;
         self.changed(node);
@@ -190,13 +206,14 @@ impl Contents {
             at += piece;
         }
         self.windows.clear();
-        (self.file, self.len, self.is_dirty, self.expected) = (Some(file), len, false, Expected::This(meta));
+        (self.file, self.len) = (Some(file), len);
+        self.is_stored(&path, &meta);
         Ok(())
     }
 
     /// What is in the spool is in the store as well, and nobody needs it.
     pub fn unload(&mut self) {
-        (self.file, self.is_dirty) = (None, false);
+        (self.file, self.is_dirty, self.stored) = (None, false, None);
         self.windows.clear();
     }
 }

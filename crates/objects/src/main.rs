@@ -29,6 +29,7 @@ mod listing;
 mod nodes;
 mod requests;
 mod store;
+mod stored;
 mod tree;
 mod upload;
 mod windows;

@@ -112,6 +112,11 @@ impl Store {
         self.can.write_with_if_match && self.can.write_with_if_not_exists
     }
 
+    /// Whether it copies parts of objects into an upload, of a version that is named.
+    pub fn copies_parts(&self) -> bool {
+        self.can.write_can_copy_from && self.can.read_with_if_match
+    }
+
     /// The threads on which the store is asked.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime

@@ -229,7 +229,7 @@ impl Tree {
         }
         let kept = self.kept_of(node, &path);
         let stored = upload(self.store, contents, &path, kept.clone())?;
-        (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
+        contents.is_stored(&path, &stored);
         contents.opened = Some(stored.clone());
         // Whoever looks for it finds that it is here, or that it is listed.
         let mut table = lock(&self.table);
@@ -436,7 +436,7 @@ impl Tree {
                         return Err(errno);
                     }
                 };
-                (contents.is_dirty, contents.expected) = (false, Expected::This(stored.clone()));
+                contents.is_stored(new, &stored);
                 if was != Expected::Nothing {
                     self.store.delete(old)?;
                 }
@@ -449,7 +449,7 @@ impl Tree {
                 if let Some(contents) = held
                     && contents.file.is_some()
                 {
-                    contents.expected = Expected::This(stored.clone());
+                    contents.is_stored(new, &stored);
                 }
                 Some(stored)
             }

@@ -6,8 +6,10 @@
 use crate::contents::{Contents, errno};
 use crate::kept::Kept;
 use crate::store::{Expected, Meta, Store};
+use crate::stored::Stored;
 use md5::{Digest, Md5};
 use opendal::Buffer;
+use opendal::options::ReadOptions;
 use pm::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -27,7 +29,13 @@ pub fn upload(store: &'static Store, contents: &Contents, path: &str, kept: Opti
     }
     let sent = match contents.len <= SMALL {
         true => at_once(store, contents, file, path, kept),
-        false => in_parts(store, contents, file, path, kept),
+        false => match in_parts(store, contents, file, path, kept.clone(), contents.stored.as_ref()) {
+            // What was to be copied is not there any more, or the store copies no parts.
+            Err(Errno::ESTALE | Errno::ENOENT | Errno::EOPNOTSUPP) if contents.stored.is_some() => {
+                in_parts(store, contents, file, path, kept, None)
+            }
+            sent => sent,
+        },
     };
     match sent {
         // An object that was to be there is not: removed by somebody else.
@@ -69,18 +77,38 @@ fn is_ours(store: &Store, path: &str, bytes: Buffer) -> Option<Meta> {
     (found.etag.as_deref()?.trim_matches('"') == hex).then_some(found)
 }
 
-fn in_parts(store: &'static Store, contents: &Contents, file: &File, path: &str, kept: Option<Kept>) -> Result<Meta, Errno> {
+/// In parts; those that the store has as they are, it copies.
+fn in_parts(
+    store: &'static Store,
+    contents: &Contents,
+    file: &File,
+    path: &str,
+    kept: Option<Kept>,
+    stored: Option<&Stored>,
+) -> Result<Meta, Errno> {
     let part = PART.max(contents.len.div_ceil(PARTS).next_multiple_of(1 << 20));
+    let stored = stored.filter(|_| store.copies_parts());
     let mut options = store.expecting(&contents.expected, kept);
     (options.concurrent, options.chunk) = (AT_ONCE, Some(part as usize));
     let mut writer = store.wait("PUT", path, store.operator().writer_options(path, options))?;
     let mut send = || {
         let mut at = 0;
         while at < contents.len {
-            let mut bytes = vec![0; part.min(contents.len - at) as usize];
-            file.read_exact_at(&mut bytes, at).map_err(errno)?;
-            at += bytes.len() as u64;
-            store.wait("PUT", path, writer.write(bytes))?;
+            let end = contents.len.min(at + part);
+            // A shorter one at the end would be read here, and sent.
+            match stored.filter(|stored| end - at == part && stored.has(at, end)) {
+                Some(stored) => {
+                    let range =
+                        ReadOptions { range: (at..end).into(), if_match: Some(stored.etag.clone()), ..Default::default() };
+                    store.wait("COPY", &stored.path, writer.copy_from_options(&stored.path, range))?;
+                }
+                None => {
+                    let mut bytes = vec![0; (end - at) as usize];
+                    file.read_exact_at(&mut bytes, at).map_err(errno)?;
+                    store.wait("PUT", path, writer.write(bytes))?;
+                }
+            }
+            at = end;
         }
         store.wait("PUT", path, writer.close())
     };

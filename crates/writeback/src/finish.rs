@@ -4,7 +4,7 @@ use crate::below::{Dir, parked_id};
 use crate::journal::Journal;
 use crate::place::Found;
 use crate::plan::{Spot, if_there, image, names_in, node};
-use crate::{Failure, Id, PARK, Result, Work};
+use crate::{Failure, Id, Result, Work};
 use base::{Error, Kind, Node};
 use cache::touch::Label;
 use engine::lower::{Stamp, Written};
@@ -37,7 +37,7 @@ impl Work<'_> {
         }
         self.places.clear();
         self.before("unpark")?;
-        match self.below.top()?.remove(PARK.as_bytes(), true) {
+        match self.below.top()?.remove(self.below.park_name(), true) {
             // Something in it is somebody else's: it stays to be seen.
             Err(failure) if failure.errno == Errno::ENOTEMPTY => Ok(()),
             result => result,

@@ -7,7 +7,7 @@ use crate::below::{Dir, join, parked};
 use crate::make::new_name;
 use crate::names::PARK_ID;
 use crate::plan::Spot;
-use crate::{Id, PARK, Result, Work};
+use crate::{Id, Result, Work};
 use pm::Errno;
 
 /// Where a file was found: the directory, the name, and whether that name stays.
@@ -47,8 +47,8 @@ impl Work<'_> {
 
     fn place_among(&mut self, id: u64, file: Id, above: &mut Vec<u64>) -> Result<Option<Vec<u8>>> {
         let name = parked(file);
-        if self.below.has((PARK.as_bytes(), PARK_ID), &name, file)? {
-            return Ok(Some(join(PARK.as_bytes(), &name)));
+        if self.below.has((self.below.park_name(), PARK_ID), &name, file)? {
+            return Ok(Some(join(self.below.park_name(), &name)));
         }
         let now = self.plan.dirs.get(&id).cloned();
         let before = self.plan.was.get(&file).cloned().unwrap_or_default();

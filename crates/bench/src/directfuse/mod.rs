@@ -12,7 +12,9 @@
 //! | `leavings.rs` | nothing is left in directories for everybody |
 //! | `line.rs` | a line of memory there and back: the floor |
 //! | `report.rs`, `plot.rs` | Markdown, CSV, SVG |
+//! | `distributed/` | the figure over a cluster |
 
+mod distributed;
 mod leavings;
 mod line;
 mod plot;
@@ -47,11 +49,20 @@ struct Options {
     /// One round of little work
     #[arg(long)]
     quick: bool,
+    /// Another figure than the paper's single machine: `distributed`, many clients of a CephFS cluster (needs ceph)
+    #[arg(long, value_name = "NAME", value_parser = ["distributed"])]
+    figure: Option<String>,
 }
 
 /// Runs the benchmark with its command-line arguments; returns the exit code. Starts the
 /// program itself again (`bypath run`, `bypath bench directfuse --worker …`).
 pub fn directfuse(args: &[OsString]) -> Result<u8, String> {
+    if let [worker, node, point] = args
+        && worker == "--worker"
+        && node == "node"
+    {
+        return distributed::node::serve(point).map(|()| 0);
+    }
     if args.first().is_some_and(|a| a == "--worker") {
         return worker::serve(&args[1..]).map(|()| 0);
     }
@@ -67,6 +78,9 @@ pub fn directfuse(args: &[OsString]) -> Result<u8, String> {
         options.media = vec!["/dev/shm".into(), std::env::temp_dir()];
     }
     leavings::watch_signals();
+    if options.figure.is_some() {
+        return distributed::run(&options);
+    }
     let results = rounds::run(&options)?;
     report::print(&results);
     if let Some(path) = &options.csv {

@@ -26,6 +26,8 @@ pub struct Below {
     pub names: Names,
     /// Number of the root of the tree.
     pub root: u64,
+    /// What the directory for what is on its way is called.
+    pub park: Vec<u8>,
 }
 
 /// A directory of it.
@@ -166,7 +168,7 @@ impl Dir {
             true => self.daemon.rmdir(cx, self.node, name),
             false => self.daemon.unlink(cx, self.node, name),
         };
-        if self.id != PARK_ID && name == PARK.as_bytes() {
+        if self.id != PARK_ID && name.starts_with(PARK.as_bytes()) {
             return ask(remove).map_err(self.failed(name));
         }
         let step = Step {

@@ -89,7 +89,10 @@ impl Below {
     pub fn of(cache: &'static Cache) -> Result<Below> {
         match cache.daemon() {
             None => Below::open(cache.place()),
-            Some(daemon) => Ok(Below::Daemon(daemon::Below { daemon, names: Names::new(cache), root: cache.tree().id })),
+            Some(daemon) => {
+                let park = format!("{PARK}-{:016x}", cache.fs().uuid()[0]).into_bytes();
+                Ok(Below::Daemon(daemon::Below { daemon, names: Names::new(cache), root: cache.tree().id, park }))
+            }
         }
     }
 
@@ -148,21 +151,30 @@ impl Below {
         }
     }
 
+    /// What the directory for what is on its way is called. Behind a daemon each image has one of its own: another session, or
+    /// another machine, may have an image in front of the same files, and numbers its nodes alike.
+    pub fn park_name(&self) -> &[u8] {
+        match self {
+            Below::Host(_) => PARK.as_bytes(),
+            Below::Daemon(below) => &below.park,
+        }
+    }
+
     /// The directory for what is on its way.
     pub fn park(&self) -> Result<Dir> {
         if let Some(park) = self.park_if()? {
             return Ok(park);
         }
         match self {
-            Below::Host(below) => below.make_directory(PARK.as_bytes())?,
-            Below::Daemon(below) => below.make_directory(PARK.as_bytes())?,
+            Below::Host(below) => below.make_directory(self.park_name())?,
+            Below::Daemon(below) => below.make_directory(self.park_name())?,
         }
-        self.dir_as(PARK.as_bytes(), PARK_ID)
+        self.dir_as(self.park_name(), PARK_ID)
     }
 
     /// The same if it is there.
     pub fn park_if(&self) -> Result<Option<Dir>> {
-        match self.dir_as(PARK.as_bytes(), PARK_ID) {
+        match self.dir_as(self.park_name(), PARK_ID) {
             Err(failure) if failure.errno == Errno::ENOENT => Ok(None),
             opened => opened.map(Some),
         }
