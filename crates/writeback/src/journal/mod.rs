@@ -34,11 +34,12 @@ pub(crate) use disk::sync_parent;
 pub use replay::Replayed;
 use ring::Header;
 
-use crate::below::Below;
+use crate::below::{Below, parked_id};
 use crate::plan::Plan;
 use crate::{Failure, Hook, Result};
 use base::Cx;
 use cache::Cache;
+use cache::lower::Devices;
 use cut::Cutter;
 use disk::Disk;
 use pm::Errno;
@@ -88,10 +89,19 @@ fn booted() -> i64 {
     seconds.unwrap_or(0) * 1_000_000_000
 }
 
+/// The number by which the rounds that were cut off knew the directory's device: what they have parked has it in its name.
+fn devices_of_park(below: &Below) -> Result<Devices> {
+    let (Some(root), Some(park)) = (below.stat(b"")?, below.park_if()?) else { return Ok(Devices::SAME) };
+    let known = park.names()?.iter().find_map(|name| parked_id(name));
+    Ok(known.map_or(Devices::SAME, |(known, _)| Devices { known, now: root.stamp.device }))
+}
+
 impl Journal {
     /// Opens the journal of a cache, or makes it. One with changes of another cache is refused.
     pub fn open(cache: &Cache, image_path: &Path, path: &Path, size: u64) -> Result<Journal> {
-        let root = Below::open(cache.place())?.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
+        let root = Below::open(cache.place(), cache.devices())?
+            .stat(b"")?
+            .ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         let header = Header {
             image: cache.fs().identity(),
             boot: boot(),
@@ -281,7 +291,8 @@ impl Left {
 
     /// The same, asking before each step.
     pub fn replay_with(&mut self, directory: &Path, skip: bool, hook: &mut Hook<'_>) -> Result<Replayed> {
-        let below = Below::open(directory.as_os_str().as_encoded_bytes())?;
+        let place = directory.as_os_str().as_encoded_bytes();
+        let below = Below::open(place, devices_of_park(&Below::open(place, Devices::SAME)?)?)?;
         let root = below.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         if root.stamp.number != self.ring.header.root {
             return Err(Failure::new(format!("{}: the journal is not of this directory", directory.display()), Errno::EXDEV));
