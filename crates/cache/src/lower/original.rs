@@ -20,6 +20,9 @@ pub fn is_of_one(error: Error) -> bool {
         errno,
         Errno::ENOENT
             | Errno::ENOTCONN
+            | Errno::ECONNABORTED
+            | Errno::EHOSTDOWN
+            | Errno::EHOSTUNREACH
             | Errno::EINTR
             | Errno::ENOMEM
             | Errno::ENFILE

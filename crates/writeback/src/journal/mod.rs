@@ -34,7 +34,7 @@ pub(crate) use disk::sync_parent;
 pub use replay::Replayed;
 use ring::Header;
 
-use crate::below::{Below, parked_id};
+use crate::below::Below;
 use crate::plan::Plan;
 use crate::{Failure, Hook, Result};
 use base::Cx;
@@ -87,13 +87,6 @@ fn booted() -> i64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")).and_then(|word| word.trim().parse::<i64>().ok());
     seconds.unwrap_or(0) * 1_000_000_000
-}
-
-/// The number by which the rounds that were cut off knew the directory's device: what they have parked has it in its name.
-fn devices_of_park(below: &Below) -> Result<Devices> {
-    let (Some(root), Some(park)) = (below.stat(b"")?, below.park_if()?) else { return Ok(Devices::SAME) };
-    let known = park.names()?.iter().find_map(|name| parked_id(name));
-    Ok(known.map_or(Devices::SAME, |(known, _)| Devices { known, now: root.stamp.device }))
 }
 
 impl Journal {
@@ -291,8 +284,7 @@ impl Left {
 
     /// The same, asking before each step.
     pub fn replay_with(&mut self, directory: &Path, skip: bool, hook: &mut Hook<'_>) -> Result<Replayed> {
-        let place = directory.as_os_str().as_encoded_bytes();
-        let below = Below::open(place, devices_of_park(&Below::open(place, Devices::SAME)?)?)?;
+        let below = Below::open(directory.as_os_str().as_encoded_bytes(), Devices::SAME)?;
         let root = below.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         if root.stamp.number != self.ring.header.root {
             return Err(Failure::new(format!("{}: the journal is not of this directory", directory.display()), Errno::EXDEV));
