@@ -99,7 +99,8 @@ impl Cache {
             fs.show_originals()?;
         }
         let (tree, links, touched, mapped) = (top(TREE)?, top(LINKS)?, top(touch::TOUCHED)?, top(touch::MAPPED)?);
-        Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links, touched, mapped, changes })
+        let lower = origin.lower()?.known_by(fs.file_system_below()?);
+        Ok(Cache { native: Native(fs), lower, tree, links, touched, mapped, changes })
     }
 
     /// The cache in this image, to be looked at alone: what is behind it is not asked for anything.
@@ -130,6 +131,11 @@ impl Cache {
     /// The directory below; empty if a daemon is behind it.
     pub fn place(&self) -> &[u8] {
         self.lower.root()
+    }
+
+    /// By what numbers of devices files below are known.
+    pub fn devices(&self) -> lower::Devices {
+        self.lower.devices()
     }
 
     /// What this thread has of the image goes back: it will not call again, or not soon.

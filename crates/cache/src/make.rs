@@ -33,14 +33,14 @@ impl Origin<'_> {
         }
     }
 
-    fn identity(&self, root: &Original) -> Result<Identity> {
+    fn identity(&self, root: &Original, own: u64) -> Result<Identity> {
         let made = match *self {
             Origin::Directory(place) | Origin::Through(place, _) => {
                 Identity::new(HOST, [root.stamp.device, root.stamp.number], place)
             }
             Origin::Daemon(_, command) => Identity::new(DAEMON, [0, 0], command),
         };
-        made.ok_or(Error::Posix(Errno::ENAMETOOLONG))
+        Ok(made.ok_or(Errno::ENAMETOOLONG)?.with_own(own))
     }
 }
 
@@ -75,8 +75,9 @@ impl From<Error> for Mismatch {
 pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool, Mismatch> {
     let cx = &own(who);
     let lower = origin.lower()?;
-    let root = lower.open(who, &lower.path(|into| Ok(into.len()), b"")?, true)?.must_be_directory(who)?;
-    let identity = origin.identity(&root)?;
+    let directory = lower.open(who, &lower.path(|into| Ok(into.len()), b"")?, true)?;
+    let root = directory.must_be_directory(who)?;
+    let identity = origin.identity(&root, directory.file_system())?;
     let is_one = || fs.cache_of() != Err(Error::Posix(Errno::ENODATA));
     let was_one = is_one();
     if !was_one {
@@ -87,8 +88,12 @@ pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool,
         // Another session may be faster.
         exists(fs.become_cache(cx, &identity))?;
     }
-    if fs.cache_of()? != identity {
+    let known = fs.cache_of()?;
+    if !known.is_same(&identity) {
         return Err(Mismatch::Another);
+    }
+    if known.own == 0 && identity.own != 0 {
+        fs.note_own_identity(identity.own)?;
     }
     // Who was interrupted here goes on.
     let own = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };

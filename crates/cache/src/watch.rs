@@ -6,10 +6,11 @@
 //! is never newer than its names, so that whoever comes after a death lists it again.
 
 use crate::fresh::{Pass, Round, text};
-use crate::lower::Original;
+use crate::lower::{Original, is_of_one};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
+use engine::lower::bits;
 
 /// What a directory below was like at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +99,13 @@ impl Cache {
         // It has come there, or another has taken its place.
         match handle.child(cx, text(name, &mut [0; 256])?) {
             Err(Error::Posix(Errno::ENOENT)) => {}
+            // Of what type it is a listing tells.
+            Err(error) if is_of_one(error) => {
+                self.fs().forget();
+                self.fs().mark(&own(cx), dir, 0, bits::LISTED)?;
+                self.tell_name(cx, dir, name);
+                return Ok(());
+            }
             Err(error) => return Err(error),
             Ok(_) => drop(self.ask(cx, dir, name)?),
         }

@@ -15,9 +15,10 @@ use zerocopy::{FromBytes, KnownLayout};
 pub struct State {
     /// What sort of file system is behind it (0: none yet), and its options, as whoever mounts it numbers them.
     pub kind: AtomicU64,
-    /// Device and inode number of its root directory.
+    /// Device and inode number of its root directory, as they were when the image became its cache: [`Lower::device`] and
+    /// all else goes by that number, whatever the device has by now.
     pub root: [AtomicU64; 2],
-    /// Its own identity, where it has one (UUID of the file system).
+    /// Its own identity, where it has one (of the UUID of the file system), and 0.
     pub identity: [AtomicU64; 2],
     /// Boot id under which it was last written back.
     pub boot: [AtomicU64; 2],

@@ -15,6 +15,22 @@ pub use abi::statx as Statx;
 const HERE: i32 = abi::AT_FDCWD;
 const EMPTY: u32 = abi::AT_EMPTY_PATH;
 
+/// `NFS_SUPER_MAGIC`.
+const NFS: u64 = 0x6969;
+/// `FS_IOC_GETFSUUID`, and the longest answer.
+const GET_UUID: u32 = 0x8011_1500;
+const UUID_MAX: usize = 16;
+/// `MAX_HANDLE_SZ`.
+const HANDLE_MAX: usize = 128;
+
+fn mix(sum: u64, word: u64) -> u64 {
+    (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| mix(sum, u64::from(*byte)))
+}
+
 /// `struct open_how`.
 #[repr(C)]
 struct How {
@@ -235,6 +251,43 @@ impl File {
         let mut out = [0u64; 15];
         // SAFETY: a `struct statfs` has 120 bytes.
         unsafe { call!(abi::__NR_fstatfs, self.number(), out.as_mut_ptr()) }.map(|_| out)
+    }
+
+    /// What tells the file system of an open directory from any other, whatever number its device has; 0: nothing that is
+    /// known.
+    pub fn file_system(&self) -> u64 {
+        let (Ok(figures), Ok(stat)) = (self.statfs(), self.statx()) else { return 0 };
+        let (kind, id) = (figures[0], figures[7]);
+        // Some say no more by it than the number of the device.
+        let (major, minor) = (u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor));
+        let device = minor & 0xff | major << 8 | (minor & !0xff) << 12;
+        match id {
+            0 if kind == NFS => self.handle_sum(),
+            id if id == 0 || id == device => self.uuid_sum(),
+            id => id,
+        }
+    }
+
+    /// Its file system's UUID, in a word; 0: it has none, or the kernel (before 6.9) does not tell.
+    fn uuid_sum(&self) -> u64 {
+        let mut out = [0u8; UUID_MAX + 1];
+        // SAFETY: `FS_IOC_GETFSUUID` writes a `struct fsuuid2`, which has 17 bytes.
+        match unsafe { call!(abi::__NR_ioctl, self.number(), GET_UUID, out.as_mut_ptr()) } {
+            Ok(_) => sum(&out[1..=usize::from(out[0]).min(UUID_MAX)]),
+            Err(_) => 0,
+        }
+    }
+
+    /// What a server knows it by, in a word; 0: nothing.
+    fn handle_sum(&self) -> u64 {
+        let (mut out, mut mount) = ([0u32; 2 + HANDLE_MAX / 4], 0i32);
+        out[0] = HANDLE_MAX as u32;
+        // SAFETY: an empty path, a `struct file_handle` with as much room as it says, and an int.
+        match unsafe { call!(abi::__NR_name_to_handle_at, self.number(), c"".as_ptr(), out.as_mut_ptr(), &raw mut mount, EMPTY) }
+        {
+            Ok(_) => out[2..2 + (out[0] as usize).min(HANDLE_MAX).div_ceil(4)].iter().fold(0, |h, word| mix(h, u64::from(*word))),
+            Err(_) => 0,
+        }
     }
 
     /// The value of an extended attribute (an empty buffer asks for its length).

@@ -67,6 +67,14 @@ fn a_name_that_is_refused_fails_alone() {
             let file = cache.lookup(cx, dir, b"f").unwrap();
             assert_eq!(cache.attr(cx, file).unwrap().size, 7);
         });
+        // One that comes later, of which it is told.
+        bench.by.unwrap().lower().refuse(Some(("late", "f", errno)));
+        std::fs::write(bench.low.join("0/late"), "late").unwrap();
+        bench.with(|cx| {
+            cache.refresh_entry(cx, dir, b"late").unwrap();
+            assert_eq!(cache.lookup(cx, dir, b"late").err(), Some(refused), "not that it is missing");
+        });
+        assert_eq!(listed(&bench, dir)["late"], Kind::Regular);
         bench.by.unwrap().lower().refuse(None);
         bench.with(|cx| {
             let big = cache.lookup(cx, dir, b"big").unwrap();
@@ -74,7 +82,7 @@ fn a_name_that_is_refused_fails_alone() {
             assert_eq!((attr.kind, attr.size), (Kind::Regular, 300_000), "{errno}");
             assert_eq!(text(cache.lookup(cx, dir, b"moved").unwrap()).unwrap(), b"f");
         });
-        assert_eq!(listed(&bench, dir).len(), 10);
+        assert_eq!(listed(&bench, dir).len(), 11);
         bench.let_go();
     }
 }

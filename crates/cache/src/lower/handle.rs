@@ -1,6 +1,6 @@
 //! Something of the lower file system that is being looked at.
 
-use super::Original;
+use super::{Devices, Original};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
 use pm::UserSlice;
@@ -22,7 +22,7 @@ pub struct Listed<'a> {
 /// It.
 pub enum Handle {
     /// The kernel's.
-    File(File),
+    File(File, Devices),
     /// A daemon's.
     Node(&'static dyn Below, Node),
 }
@@ -38,7 +38,7 @@ impl Handle {
     /// What it is like.
     pub fn original(&self, cx: &Cx) -> Result<Original> {
         match self {
-            Handle::File(file) => Original::of(&file.statx()?),
+            Handle::File(file, devices) => Original::of(&file.statx()?, *devices),
             Handle::Node(daemon, node) => Ok(Original::of_daemon(&daemon.attr(cx, *node)?)),
         }
     }
@@ -46,7 +46,7 @@ impl Handle {
     /// What has this name in the directory that it is.
     pub fn child(&self, cx: &Cx, name: &CStr) -> Result<Original> {
         match self {
-            Handle::File(dir) => Original::of(&pm::host::statx_at(dir.number(), name)?),
+            Handle::File(dir, devices) => Original::of(&pm::host::statx_at(dir.number(), name)?, *devices),
             Handle::Node(daemon, dir) => {
                 // What was looked up before need not hold.
                 cx.thread.looked_up.set(None);
@@ -59,7 +59,9 @@ impl Handle {
     /// What has this name in the directory that it is, a symlink itself.
     pub fn inner(&self, cx: &Cx, name: &CStr) -> Result<Handle> {
         match self {
-            Handle::File(dir) => Ok(Handle::File(File::plain_in(Some(dir), name, abi::O_PATH | abi::O_NOFOLLOW)?)),
+            Handle::File(dir, devices) => {
+                Ok(Handle::File(File::plain_in(Some(dir), name, abi::O_PATH | abi::O_NOFOLLOW)?, *devices))
+            }
             Handle::Node(daemon, dir) => Ok(Handle::Node(*daemon, daemon.lookup(cx, *dir, name.to_bytes())?)),
         }
     }
@@ -67,7 +69,7 @@ impl Handle {
     /// Calls `each` for all names of the directory that it is; again, if it was done before.
     pub fn each_name(&self, cx: &Cx, each: &mut dyn FnMut(Listed) -> Result<()>) -> Result<()> {
         match self {
-            Handle::File(dir) => {
+            Handle::File(dir, _) => {
                 dir.seek(0)?;
                 let mut buffer = [0u8; 8192];
                 while let Some(listed) = dir.listed(&mut buffer)? {
@@ -92,7 +94,7 @@ impl Handle {
     /// The text of the symlink that it is.
     pub fn target(&self, cx: &Cx, into: UserSlice) -> Result<usize> {
         match self {
-            Handle::File(link) => Ok(link.target(into)?),
+            Handle::File(link, _) => Ok(link.target(into)?),
             Handle::Node(daemon, link) => daemon.readlink(cx, *link, into),
         }
     }
@@ -100,7 +102,7 @@ impl Handle {
     /// Reads at `offset`.
     pub fn read(&self, cx: &Cx, offset: u64, into: UserSlice) -> core::result::Result<usize, Errno> {
         match self {
-            Handle::File(file) => file.read_into(offset, into),
+            Handle::File(file, _) => file.read_into(offset, into),
             Handle::Node(daemon, file) => daemon.read_below(cx, *file, offset, into).map_err(|error| error.errno()),
         }
     }
@@ -108,7 +110,7 @@ impl Handle {
     /// `SEEK_DATA`, `SEEK_HOLE`.
     pub fn find(&self, cx: &Cx, offset: u64, data: bool) -> Result<u64> {
         match self {
-            Handle::File(file) => Ok(file.find(offset, data)?),
+            Handle::File(file, _) => Ok(file.find(offset, data)?),
             Handle::Node(daemon, file) => daemon.seek_below(cx, *file, offset, data),
         }
     }
@@ -116,7 +118,7 @@ impl Handle {
     /// See `Backend::list_xattr`.
     pub fn list_xattr(&self, cx: &Cx, out: UserSlice) -> core::result::Result<usize, Errno> {
         match self {
-            Handle::File(file) => file.list_xattr(out),
+            Handle::File(file, _) => file.list_xattr(out),
             Handle::Node(daemon, node) => daemon.list_xattr(cx, *node, out).map_err(|error| error.errno()),
         }
     }
@@ -124,8 +126,16 @@ impl Handle {
     /// See `Backend::get_xattr`.
     pub fn get_xattr(&self, cx: &Cx, name: &CStr, out: UserSlice) -> Result<usize> {
         match self {
-            Handle::File(file) => Ok(file.get_xattr(name, out)?),
+            Handle::File(file, _) => Ok(file.get_xattr(name, out)?),
             Handle::Node(daemon, node) => daemon.get_xattr(cx, *node, name.to_bytes(), out),
+        }
+    }
+
+    /// What the file system of the directory that it is is known by; 0: nothing.
+    pub fn file_system(&self) -> u64 {
+        match self {
+            Handle::File(dir, _) => dir.file_system(),
+            Handle::Node(..) => 0,
         }
     }
 

@@ -5,10 +5,11 @@ mod handle;
 mod original;
 
 pub use handle::{Handle, Listed};
-pub use original::{Original, TEXTLESS, Target, is_of_one};
+pub use original::{Devices, Original, TEXTLESS, Target, is_of_one};
 
 use base::{Cx, Errno, Error, Result};
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pm::file::File;
 use pm::sys::abi;
 use vfs::cached::Below;
@@ -25,6 +26,10 @@ pub struct Lower {
     daemon: Option<&'static dyn Below>,
     root: [u8; ROOT_MAX],
     len: usize,
+    /// By what number the device of the directory's file system is known, and by what the file system itself.
+    known: (u64, u64),
+    /// The number that the device has; 0: not looked yet.
+    device: AtomicU64,
 }
 
 impl core::fmt::Debug for Lower {
@@ -49,12 +54,48 @@ impl Lower {
         let place = if place == b"/" { b"" } else { place };
         let mut root = [0; ROOT_MAX];
         root.get_mut(..place.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(place);
-        Ok(Lower { daemon: None, root, len: place.len() })
+        Ok(Lower { daemon: None, root, len: place.len(), known: (0, 0), device: AtomicU64::new(0) })
     }
 
     /// A daemon.
     pub fn daemon(daemon: &'static dyn Below) -> Lower {
-        Lower { daemon: Some(daemon), root: [0; ROOT_MAX], len: 0 }
+        Lower { daemon: Some(daemon), root: [0; ROOT_MAX], len: 0, known: (0, 0), device: AtomicU64::new(0) }
+    }
+
+    /// The same, of which files are known by this number of their device, and the file system by this.
+    pub fn known_by(self, known: (u64, u64)) -> Lower {
+        Lower { known, ..self }
+    }
+
+    /// By what numbers of devices files are known. Looked at once: what is mounted there later is another file system.
+    pub fn devices(&self) -> Devices {
+        let (known, own) = self.known;
+        if known == 0 || self.daemon.is_some() {
+            return Devices::SAME;
+        }
+        let now = match self.device.load(Relaxed) {
+            // Where that fails nothing else is found either.
+            0 => match self.look_at_device(known, own) {
+                Ok(device) => device,
+                Err(_) => return Devices::SAME,
+            },
+            device => device,
+        };
+        self.device.store(now, Relaxed);
+        Devices { known, now }
+    }
+
+    /// The number that the device has: the known one where this is another file system, of which nothing is known.
+    fn look_at_device(&self, known: u64, own: u64) -> Result<u64> {
+        let path = self.path(|into| Ok(into.len()), b"")?;
+        let (dir, path) = self.begin(&path)?;
+        let root = File::plain_in(dir.as_ref(), path, abi::O_PATH | abi::O_DIRECTORY)?;
+        let now = vfs::host::attr_and_device(&root.statx()?)?.1;
+        let is_same = || -> Result<bool> {
+            let root = File::plain_in(dir.as_ref(), path, abi::O_RDONLY | abi::O_DIRECTORY)?;
+            Ok(own != 0 && root.file_system() == own)
+        };
+        Ok(if now == known || is_same()? { now } else { known })
     }
 
     /// Where the directory is; empty for `/`, and for a daemon.
@@ -123,7 +164,7 @@ impl Lower {
             None => {
                 let (dir, path) = self.begin(path)?;
                 let flags = abi::O_PATH | abi::O_NOFOLLOW;
-                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?))
+                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?, self.devices()))
             }
             Some(daemon) => Handle::walk(cx, daemon, path.text()?),
         }
@@ -143,7 +184,7 @@ impl Lower {
         match self.daemon {
             None => {
                 let (dir, path) = self.begin(path)?;
-                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?))
+                Ok(Handle::File(File::plain_in(dir.as_ref(), path, flags)?, self.devices()))
             }
             Some(daemon) => Handle::walk(cx, daemon, path.text()?),
         }

@@ -20,6 +20,9 @@ pub fn is_of_one(error: Error) -> bool {
         errno,
         Errno::ENOENT
             | Errno::ENOTCONN
+            | Errno::ECONNABORTED
+            | Errno::EHOSTDOWN
+            | Errno::EHOSTUNREACH
             | Errno::EINTR
             | Errno::ENOMEM
             | Errno::ENFILE
@@ -29,6 +32,30 @@ pub fn is_of_one(error: Error) -> bool {
             | Errno::ETIMEDOUT
             | Errno::ENODEV
     )
+}
+
+/// Device numbers change, by a reboot or another loop device; what is known goes by the one that the lower file system had
+/// when the image became its cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices {
+    /// That one.
+    pub known: u64,
+    /// The one it has.
+    pub now: u64,
+}
+
+impl Devices {
+    /// Numbers are as the kernel has them.
+    pub const SAME: Devices = Devices { known: 0, now: 0 };
+
+    /// What a number is known as. One that has the lower file system's old number is another file system.
+    fn known(self, device: u64) -> u64 {
+        match device {
+            device if device == self.now => self.known,
+            device if device == self.known => self.now,
+            device => device,
+        }
+    }
 }
 
 /// What a file of the lower file system is like.
@@ -42,11 +69,11 @@ pub struct Original {
 
 impl Original {
     /// From what the kernel tells.
-    pub fn of(stat: &Statx) -> Result<Original> {
+    pub fn of(stat: &Statx, devices: Devices) -> Result<Original> {
         let (attr, device) = vfs::host::attr_and_device(stat)?;
         let stamp = Stamp {
             number: attr.ino,
-            device,
+            device: devices.known(device),
             size: attr.size,
             mtime: attr.mtime,
             ctime: attr.ctime,

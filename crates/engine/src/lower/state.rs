@@ -19,6 +19,8 @@ pub struct Identity {
     pub kind: u64,
     /// Device and inode number of its root.
     pub root: [u64; 2],
+    /// What its file system is known by whatever number its device has; 0: nothing.
+    pub own: u64,
     /// Where it is, and how many bytes that has.
     pub place: ([u8; PLACE_MAX], usize),
 }
@@ -28,7 +30,21 @@ impl Identity {
     pub fn new(kind: u64, root: [u64; 2], place: &[u8]) -> Option<Identity> {
         let mut text = [0; PLACE_MAX];
         text.get_mut(..place.len())?.copy_from_slice(place);
-        Some(Identity { kind, root, place: (text, place.len()) })
+        Some(Identity { kind, root, own: 0, place: (text, place.len()) })
+    }
+
+    /// The same with what its file system is known by.
+    pub fn with_own(self, own: u64) -> Identity {
+        Identity { own, ..self }
+    }
+
+    /// Whether that is the same lower file system. Where both know what it is known by, the device's number may be another.
+    pub fn is_same(&self, now: &Identity) -> bool {
+        let is_one = match (self.own, now.own) {
+            (0, _) | (_, 0) => self.root[0] == now.root[0],
+            (known, own) => known == own,
+        };
+        is_one && (self.kind, self.root[1], self.place()) == (now.kind, now.root[1], now.place())
     }
 
     /// Where it is.
@@ -87,7 +103,24 @@ impl Fs {
         }
         let len = place.iter().position(|&byte| byte == 0).ok_or(corrupt("place of a lower file system", 0))?;
         let root = [&state.root[0], &state.root[1]].map(|word| word.load(Relaxed));
-        Identity::new(state.kind.load(Relaxed), root, &place[..len]).ok_or(Errno::ENAMETOOLONG.into())
+        let identity = Identity::new(state.kind.load(Relaxed), root, &place[..len]).ok_or(Errno::ENAMETOOLONG)?;
+        Ok(identity.with_own(state.identity[0].load(Relaxed)))
+    }
+
+    /// The number that the device of the lower file system had when this became its cache, by which files are known, and
+    /// what that file system is known by.
+    pub fn file_system_below(&self) -> Result<(u64, u64)> {
+        let state = self.cache_state()?;
+        Ok((state.root[0].load(Relaxed), state.identity[0].load(Relaxed)))
+    }
+
+    /// Notes what the lower file system is known by, where that was not known.
+    pub fn note_own_identity(&self, own: u64) -> Result<()> {
+        let state = self.cache_state()?;
+        self.image.store(&state.identity[0], own);
+        self.image.flush(self.image.offset_of(&state.identity[0]), 8);
+        self.image.fence();
+        Ok(())
     }
 
     /// Makes an image that is to be a cache that of a lower file system. `EEXIST` if it is one's.
@@ -107,6 +140,7 @@ impl Fs {
         for (word, value) in state.root.iter().zip(identity.root) {
             self.image.store(word, value);
         }
+        self.image.store(&state.identity[0], identity.own);
         for (word, bytes) in state.place.iter().zip(identity.place().chunks(8)) {
             let mut padded = [0; 8];
             padded[..bytes.len()].copy_from_slice(bytes);

@@ -3,7 +3,7 @@
 use super::{ATTRIBUTES_MAX, File, There, errno, join};
 use crate::attributes::Attributes;
 use crate::{Failure, Result};
-use cache::lower::Original;
+use cache::lower::{Devices, Original};
 use pm::Errno;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Its root, open.
 pub struct Below {
     root: OwnedFd,
+    devices: Devices,
 }
 
 /// A directory of it, open.
@@ -20,19 +21,20 @@ pub struct Dir {
     fd: OwnedFd,
     /// Its path, for people.
     pub path: Vec<u8>,
+    devices: Devices,
 }
 
 impl Below {
-    pub fn open(place: &[u8]) -> Result<Below> {
+    pub fn open(place: &[u8], devices: Devices) -> Result<Below> {
         let path = if place.is_empty() { b"/" } else { place };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Failure::new(path, errno(error)))?;
-        Ok(Below { root })
+        Ok(Below { root, devices })
     }
 
     /// A directory of it.
     pub fn dir(&self, path: &[u8]) -> Result<Dir> {
-        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY).map(|fd| Dir { fd, path: path.to_vec() })
+        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY).map(|fd| Dir { fd, path: path.to_vec(), devices: self.devices })
     }
 
     fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
@@ -65,7 +67,9 @@ impl Dir {
         let failed = |errno| Failure::new(join(&self.path, name), errno);
         let text = CString::new(name).map_err(|_| failed(Errno::EINVAL))?;
         match pm::host::statx_at(self.fd.as_raw_fd(), &text) {
-            Ok(stat) => Original::of(&stat).map(|there| Some(There::of(&there))).map_err(|error| failed(error.errno())),
+            Ok(stat) => {
+                Original::of(&stat, self.devices).map(|there| Some(There::of(&there))).map_err(|error| failed(error.errno()))
+            }
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(failed(errno)),
         }
@@ -195,6 +199,6 @@ impl Dir {
     pub fn dir(&self, name: &[u8]) -> Result<Dir> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::empty()).map_err(self.failed(name))?;
-        Ok(Dir { fd, path: join(&self.path, name) })
+        Ok(Dir { fd, path: join(&self.path, name), devices: self.devices })
     }
 }

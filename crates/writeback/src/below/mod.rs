@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::{Failure, Id, PARK, Result};
 use base::Attr;
 use cache::Cache;
-use cache::lower::Original;
+use cache::lower::{Devices, Original};
 use engine::lower::Stamp;
 use pm::Errno;
 use rustix::fs::{FileType, RenameFlags};
@@ -80,15 +80,15 @@ pub fn id_of_node(cache: &Cache, node: u64, stamp: &Stamp) -> Id {
 }
 
 impl Below {
-    /// The directory at `place`.
-    pub fn open(place: &[u8]) -> Result<Below> {
-        host::Below::open(place).map(Below::Host)
+    /// The directory at `place`, files of which are known by these numbers.
+    pub fn open(place: &[u8], devices: Devices) -> Result<Below> {
+        host::Below::open(place, devices).map(Below::Host)
     }
 
     /// What is behind a cache.
     pub fn of(cache: &'static Cache) -> Result<Below> {
         match cache.daemon() {
-            None => Below::open(cache.place()),
+            None => Below::open(cache.place(), cache.devices()),
             Some(daemon) => {
                 let park = format!("{PARK}-{:016x}", cache.fs().uuid()[0]).into_bytes();
                 Ok(Below::Daemon(daemon::Below { daemon, names: Names::new(cache), root: cache.tree().id, park }))

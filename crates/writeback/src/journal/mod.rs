@@ -39,6 +39,7 @@ use crate::plan::Plan;
 use crate::{Failure, Hook, Result};
 use base::Cx;
 use cache::Cache;
+use cache::lower::Devices;
 use cut::Cutter;
 use disk::Disk;
 use pm::Errno;
@@ -91,7 +92,9 @@ fn booted() -> i64 {
 impl Journal {
     /// Opens the journal of a cache, or makes it. One with changes of another cache is refused.
     pub fn open(cache: &Cache, image_path: &Path, path: &Path, size: u64) -> Result<Journal> {
-        let root = Below::open(cache.place())?.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
+        let root = Below::open(cache.place(), cache.devices())?
+            .stat(b"")?
+            .ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         let header = Header {
             image: cache.fs().identity(),
             boot: boot(),
@@ -281,7 +284,7 @@ impl Left {
 
     /// The same, asking before each step.
     pub fn replay_with(&mut self, directory: &Path, skip: bool, hook: &mut Hook<'_>) -> Result<Replayed> {
-        let below = Below::open(directory.as_os_str().as_encoded_bytes())?;
+        let below = Below::open(directory.as_os_str().as_encoded_bytes(), Devices::SAME)?;
         let root = below.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         if root.stamp.number != self.ring.header.root {
             return Err(Failure::new(format!("{}: the journal is not of this directory", directory.display()), Errno::EXDEV));
