@@ -8,10 +8,12 @@
 //!   the lanes. So one of the two sees the other.
 //! - The gate is closed until a time, not by somebody: whoever closed it and died, or was stopped, keeps nobody out for
 //!   longer. Who opens it is told whether it was closed all the time; if not, what it has read means nothing.
+//! - Nobody inside waits for the kernel mount to be told of the change ([`Fs::tell_changed`]): that may have to wait for a
+//!   request that waits for a round. It is waited for outside, before the call returns.
 //! - Who dies inside is outside once its lane is adopted, which makes its record happen or not.
 
 use crate::fs::Fs;
-use base::{Cx, Result};
+use base::{Cred, Cx, Result, Thread};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -50,12 +52,23 @@ fn raise(word: &AtomicU64, to: u64) {
 
 /// A change under way; it is over when this is dropped.
 #[derive(Debug)]
-pub struct Changing<'a>(&'a AtomicU64);
+pub struct Changing<'a> {
+    fs: &'a Fs,
+    thread: &'a Thread,
+    depth: &'a AtomicU64,
+}
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         // Adopted meanwhile (a call that was broken off): nothing is left to give back.
-        let _ = self.0.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
+        let before = self.depth.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
+        if before != Ok(1) {
+            return;
+        }
+        let owed = self.thread.owed.take();
+        if owed != 0 {
+            self.fs.wait_for_owed(&Cx { cred: Cred::ROOT, umask: 0, thread: self.thread }, owed);
+        }
     }
 }
 
@@ -88,13 +101,20 @@ fn now() -> u64 {
 }
 
 impl Fs {
+    /// Whether this thread is inside a change of a cached directory.
+    pub(crate) fn is_inside(&self, cx: &Cx) -> bool {
+        self.is_cache() && self.lane_of(cx).is_ok_and(|lane| self.lane_state(lane).changing.load(Relaxed) != 0)
+    }
+
     /// Begins a change of a cached directory; waits while the gate is closed.
-    pub fn begin_change(&self, cx: &Cx) -> Result<Changing<'_>> {
+    pub fn begin_change<'a>(&'a self, cx: &Cx<'a>) -> Result<Changing<'a>> {
         let state = self.cache_state()?;
         let lane = &self.lane_state(self.lane_of(cx)?).changing;
+        let changing = || Changing { fs: self, thread: cx.thread, depth: lane };
         if lane.fetch_add(1, SeqCst) > 0 {
-            return Ok(Changing(lane));
+            return Ok(changing());
         }
+        cx.thread.owed.set(0);
         loop {
             let until = state.writer.closed.load(SeqCst);
             let left = until.wrapping_sub(now());
@@ -102,7 +122,7 @@ impl Fs {
                 if until != 0 {
                     let _ = state.writer.closed.compare_exchange(until, 0, SeqCst, SeqCst);
                 }
-                return Ok(Changing(lane));
+                return Ok(changing());
             }
             lane.store(0, SeqCst);
             nap(NAP);
