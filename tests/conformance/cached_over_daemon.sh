@@ -110,6 +110,25 @@ nobody 5'
     "$bypath" check "$image" >/dev/null || { echo "$name: check" && failed=1; }
 done
 
+# Both ways change names and look for what is missing, all the time: rounds, which looks for it wait for once names have moved,
+# go on, and nobody is told that something is busy.
+command="bindfs -f $low"
+rm -rf low c.img* && for d in $(seq 10); do mkdir -p low/cold/$d && for f in $(seq 20); do echo $f >low/cold/$d/$f; done; done
+cat >jobs <<'J'
+cd "$1" || exit
+for w in $2; do
+    for i in $(seq 60); do
+        echo $i >$w.$i && sync $w.$i && mv $w.$i moved.$w.$i || exit
+        [ $((i % 3)) != 0 ] || rm moved.$w.$i
+        cat cold/$((i % 10 + 1))/$w >/dev/null && ls -l cold/$((i % 10 + 1)) >/dev/null || exit
+    done &
+done
+wait
+J
+run ',actimeo=1' bash -c 'outside "bash $work/jobs $at \"1 2 3\"; echo over" >kernel & bash $work/jobs "$1" "4 5"; wait; cat kernel' bash "$at" >got 2>&1
+same 'both ways at once' "$(cat got)" over
+same 'below, of both ways' "$(ls low | wc -l) $(cat low/moved.*.59 | sort | uniq -c | tr -s ' ')" '201  5 59'
+
 # The daemon dies: what is here goes on, by the kernel too; what is missing says so.
 command="bindfs -f $low"
 rm -rf low c.img* && mkdir -p low/sub low/cold && echo here >low/f && echo cold >low/cold/g

@@ -398,12 +398,14 @@ pub struct Thread {
     /// `st_dev` and id of the node that a slow file system was last asked for by name, in this call: what it has said of it
     /// is as good as an answer of now.
     pub looked_up: Cell<Option<(u64, u64)>>,
+    /// Notices to the kernel that the thread waits for when the change of a cached directory is over that it is in, a bit each.
+    pub owed: Cell<u64>,
 }
 
 impl Thread {
     /// A thread that holds no lane.
     pub const fn new() -> Self {
-        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], looked_up: Cell::new(None) }
+        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], looked_up: Cell::new(None), owed: Cell::new(0) }
     }
 }
 

@@ -172,8 +172,13 @@ impl Lower {
 
     /// The same, and what it is like.
     pub fn at(&self, cx: &Cx, path: &Path) -> Result<(Handle, Original)> {
+        // What was looked up before need not hold; what the walk looks up does.
+        cx.thread.looked_up.set(None);
         let handle = self.handle(cx, path)?;
-        let original = handle.original(cx)?;
+        let original = match handle {
+            Handle::Node(daemon, node) => Original::of_daemon(&daemon.attr_found(cx, node)?),
+            Handle::File(..) => handle.original(cx)?,
+        };
         Ok((handle, original))
     }
 

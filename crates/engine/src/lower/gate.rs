@@ -8,6 +8,8 @@
 //!   the lanes. So one of the two sees the other.
 //! - The gate is closed until a time, not by somebody: whoever closed it and died, or was stopped, keeps nobody out for
 //!   longer. Who opens it is told whether it was closed all the time; if not, what it has read means nothing.
+//! - Nobody inside waits for the kernel mount to be told of the change (`Fs::tell_changed`): that may have to wait for a
+//!   request that waits for a round. It is waited for outside, before the call returns.
 //! - Who dies inside is outside once its lane is adopted, which makes its record happen or not.
 //!
 //! It works on any words, so `models/` tries this file itself.
@@ -57,10 +59,10 @@ pub(crate) fn enter(gate: &impl Gate, inside: &AtomicU64) {
     }
 }
 
-/// Ends a change.
-pub(crate) fn leave(inside: &AtomicU64) {
+/// Ends a change; whether the caller is outside now.
+pub(crate) fn leave(inside: &AtomicU64) -> bool {
     // Adopted meanwhile (a call that was broken off): nothing is left to give back.
-    let _ = inside.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
+    inside.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1)) == Ok(1)
 }
 
 /// Closes the gate for a time and waits until nobody is inside. Until when it is closed; `None`, and it is open, if

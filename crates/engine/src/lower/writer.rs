@@ -5,7 +5,7 @@
 
 use super::gate::{self, Gate};
 use crate::fs::Fs;
-use base::{Cx, Result};
+use base::{Cred, Cx, Result, Thread};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -72,11 +72,21 @@ impl Gate for OfImage<'_> {
 
 /// A change under way; it is over when this is dropped.
 #[derive(Debug)]
-pub struct Changing<'a>(&'a AtomicU64);
+pub struct Changing<'a> {
+    fs: &'a Fs,
+    thread: &'a Thread,
+    inside: &'a AtomicU64,
+}
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        gate::leave(self.0);
+        if !gate::leave(self.inside) {
+            return;
+        }
+        let owed = self.thread.owed.take();
+        if owed != 0 {
+            self.fs.wait_for_owed(&Cx { cred: Cred::ROOT, umask: 0, thread: self.thread }, owed);
+        }
     }
 }
 
@@ -107,12 +117,20 @@ impl Fs {
         Ok(OfImage { fs: self, writer: &self.cache_state()?.writer })
     }
 
+    /// Whether this thread is inside a change of a cached directory.
+    pub(crate) fn is_inside(&self, cx: &Cx) -> bool {
+        self.is_cache() && self.lane_of(cx).is_ok_and(|lane| self.lane_state(lane).changing.load(Relaxed) != 0)
+    }
+
     /// Begins a change of a cached directory; waits while the gate is closed.
-    pub fn begin_change(&self, cx: &Cx) -> Result<Changing<'_>> {
+    pub fn begin_change<'a>(&'a self, cx: &Cx<'a>) -> Result<Changing<'a>> {
         let gate = self.gate()?;
         let inside = &self.lane_state(self.lane_of(cx)?).changing;
+        if inside.load(Relaxed) == 0 {
+            cx.thread.owed.set(0);
+        }
         gate::enter(&gate, inside);
-        Ok(Changing(inside))
+        Ok(Changing { fs: self, thread: cx.thread, inside })
     }
 
     /// Closes the gate for a time and waits until nobody is inside; `None` if somebody stays there for half of it.

@@ -39,6 +39,7 @@ const PATIENCE: i64 = 1_000_000_000;
 const LOOK: i64 = 20_000_000;
 /// How often the server looks for processes that died, seconds.
 const LOOK_S: u32 = 1;
+const _: () = assert!(NOTICES <= u64::BITS);
 /// States of a notice.
 const FREE: u32 = 0;
 const WRITING: u32 = 1;
@@ -177,6 +178,8 @@ impl Fs {
     pub fn tell_ahead(&self, cx: &Cx, node: Node) {
         if self.header().served.stored.load(Relaxed) != 0 {
             self.tell_changed(cx, node, false);
+            // Inside a change too: it is not made before.
+            self.wait_for_owed(cx, cx.thread.owed.take());
         }
     }
 
@@ -235,7 +238,28 @@ impl Fs {
         }
         for notice in self.notices() {
             let before = notice.ended.load(Acquire);
-            if notice.state.load(Acquire) != FREE && notice.node.load(Relaxed) == node.id {
+            if notice.state.load(Acquire) != FREE && notice.node.load(Relaxed) == node.id && !self.owes(cx, notice) {
+                self.wait_until(cx, &notice.ended, |ended| ended != before);
+            }
+        }
+    }
+
+    /// Notes that this thread is to wait for a notice when it has left the change of a cached directory that it is in; false
+    /// if it is in none.
+    fn owes(&self, cx: &Cx, notice: &Notice) -> bool {
+        if !self.is_inside(cx) {
+            return false;
+        }
+        let number = self.notices().position(|other| core::ptr::eq(other, notice)).unwrap_or(0);
+        cx.thread.owed.set(cx.thread.owed.get() | 1 << number);
+        true
+    }
+
+    /// Waits for these notices, or for others that have taken their places by now.
+    pub(crate) fn wait_for_owed(&self, cx: &Cx, owed: u64) {
+        for notice in self.notices().enumerate().filter_map(|(number, notice)| (owed >> number & 1 != 0).then_some(notice)) {
+            let before = notice.ended.load(Acquire);
+            if notice.state.load(Acquire) != FREE {
                 self.wait_until(cx, &notice.ended, |ended| ended != before);
             }
         }
@@ -298,7 +322,9 @@ impl Fs {
         let before = notice.ended.load(Relaxed);
         notice.state.store(POSTED, Release);
         self.wake_server();
-        self.wait_until(cx, &notice.ended, |ended| ended != before);
+        if !self.owes(cx, notice) {
+            self.wait_until(cx, &notice.ended, |ended| ended != before);
+        }
     }
 
     /// Waits until the server has set `word` to what is enough.
