@@ -71,8 +71,7 @@ impl Cache {
         })
     }
 
-    /// The image's first: others of the session see what was written in it. It is given up below also if that can't be
-    /// written there, which is said.
+    /// What was written under it is below first. It is given up also if that can't be written there, which is said.
     fn unlock_both(&self, cx: &Cx, daemon: &dyn Below, node: Node, lock: &Lock) -> Result<()> {
         if !daemon.leases().has(node.id) {
             return self.native.lock(cx, node, lock);
@@ -114,7 +113,7 @@ impl Cache {
     }
 
     /// Has as much of a file locked below as is locked in the image, but for what is to be locked more; gives up the lease if that
-    /// is nothing. What fails is tried again by who keeps the leases. The leases are the caller's alone.
+    /// is nothing. What fails stays locked below until then. The leases are the caller's alone.
     fn fit(&self, cx: &Cx, leases: &dyn Leases, node: Node) {
         let cx = &own(cx);
         let first = |owner, start| {

@@ -148,7 +148,7 @@ impl FuseClient {
                 Err(Error::Posix(Errno::ENOENT)) => return posix(Errno::ESTALE),
                 other => other?,
             };
-            s.lose_locks(stale);
+            s.lose_locks(stale, incarnation);
             s.renew(stale, entry.key, incarnation);
             if self.ring.incarnation() != incarnation {
                 return posix(Errno::ENOTCONN);

@@ -171,9 +171,10 @@ impl SessionCache {
     }
 
     /// The daemon has ended by which a node's file was locked: those locks are nobody's from now on. Its key is still the one of
-    /// that daemon's.
-    pub fn lose_locks(&self, node: Node) {
-        if !self.has_lock_handles() {
+    /// that daemon's, unless another thread has been here and has called it anew for this `incarnation`.
+    pub fn lose_locks(&self, node: Node, incarnation: u32) {
+        let is_past = self.get(node).is_ok_and(|record| record.incarnation.load(Acquire) != incarnation);
+        if !self.has_lock_handles() || !is_past {
             return;
         }
         let had_records = self.drop_all_locks_of(node);

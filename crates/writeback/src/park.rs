@@ -32,10 +32,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Directories that others have changed below since they were looked at: this round's changes are not to hide that.
+    /// Directories that others have changed below since they were looked at: this round's changes are not to hide that. Behind a
+    /// daemon, which tells of nothing, others may change them while the round is under way too: all of them are looked at again.
     fn note_theirs(&mut self) -> Result<()> {
         let mut dirs = self.plan.touched.clone();
         dirs.insert(self.plan.root);
+        if self.below.names().is_some() {
+            self.theirs.extend(dirs);
+            return Ok(());
+        }
         for id in dirs {
             let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten() else { continue };
             let Ok(Some(dir)) = self.open(id) else { continue };

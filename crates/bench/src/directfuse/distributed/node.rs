@@ -62,7 +62,7 @@ impl Node {
         let mut image = None;
         if way == Way::Kernel {
             // It ends with its mount, and that with the namespace; the worker's end is waited for first.
-            let script = "ceph-fuse -c \"$1\" -k \"$2\" --pid_file \"$3.pid\" \"$3\" >&2 </dev/null && \
+            let script = "ceph-fuse -c \"$1\" -k \"$2\" --pid_file \"$3.$$.pid\" \"$3\" >&2 </dev/null && \
                 { \"$4\" bench directfuse --worker node \"$3\"; umount \"$3\"; }";
             command.args(["sh", "-c", script, "sh"]).args([&conf, &keyring, &point, &own]);
         } else {
