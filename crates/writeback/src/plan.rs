@@ -133,6 +133,8 @@ impl Plan {
     /// Reads something at a moment without changes; what is noted from now on has the number that it is told.
     pub fn closed<T>(cache: &Cache, cx: &Cx, mut read: impl FnMut(u64) -> Result<T>) -> Result<T> {
         let fs = cache.fs();
+        // A writer that has died in the middle of a record leaves directories of notes that are neither empty nor not.
+        fs.adopt_those_gone(cx);
         if !names_in(cache, cx, cache.mapped())?.is_empty() {
             // Who died with a file mapped has it open no more.
             fs.adopt_dead_processes(cx);

@@ -16,6 +16,11 @@ impl Fs {
         Processes::adopt_dead_processes(self, cx)
     }
 
+    /// The same of those of whom it is told at once that they are dead.
+    pub fn adopt_those_gone(&self, cx: &Cx) -> u32 {
+        Processes::adopt_those_gone(self, cx)
+    }
+
     /// At orderly exit: gives everything back. Calls that need this process's slot fail from now on.
     pub fn detach(&self, cx: &Cx) {
         if self.own_slot().is_ok() {
