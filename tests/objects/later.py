@@ -57,7 +57,8 @@ for number in range(50):
     os.remove(name(f"later/f{number}"))
 for number in range(50, 60):
     write(f"later/f{number}", b"again")
-assert sorted(os.listdir(name("later"))) == sorted(f"f{number}" for number in range(50, 200))
+found, wanted = set(os.listdir(name("later"))), {f"f{number}" for number in range(50, 200)}
+assert found == wanted, found ^ wanted
 assert open(name("later/f60")).read() == "60"
 assert sync() == ""
 for number in range(200):

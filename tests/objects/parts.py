@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import sys
+import time
 import urllib.request
 
 directory, url = sys.argv[1:]
@@ -49,6 +50,9 @@ def change(what, key, data, change, most, copies, to=None):
     """A file of these contents, changed here and in memory: what the store has, and what was sent at most."""
     raw(key, bytes(data))
     since, path = count(), os.path.join(directory, key)
+    # What others make is seen a second later at the latest.
+    while not os.path.exists(path):
+        time.sleep(0.05)
     with open(path, "r+b", buffering=0) as file:
         change(file, data)
         if to:
@@ -103,6 +107,8 @@ change("moved", "parts-moved", data(), write(0, 10), 8.1, 7, to="parts-moved-to"
 
 # Somebody else was quicker: nothing of the two is mixed.
 raw("parts-lost", bytes(data()))
+while not os.path.exists(os.path.join(directory, "parts-lost")):
+    time.sleep(0.05)
 fd = os.open(os.path.join(directory, "parts-lost"), os.O_RDWR)
 os.pwrite(fd, b"mine", 0)
 raw("parts-lost", b"theirs" * 10_000_000)
