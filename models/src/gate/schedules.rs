@@ -7,7 +7,7 @@
 
 use super::atomic as words;
 use super::passage::{self, Gate};
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -107,28 +107,17 @@ impl Shared {
         }
         passage::enter(self, &self.inside);
         let note = || {
-            self.fault == Fault::NoteOutside || {
+            if self.fault != Fault::NoteOutside {
                 self.note(number);
-                true
             }
         };
-        let first = || {
-            self.tree[0].store(number, Relaxed);
-            true
-        };
-        let second = || {
-            self.tree[1].store(number, Relaxed);
-            true
-        };
-        let out = || {
-            passage::leave(&self.inside);
-            true
-        };
-        let in_order: [&dyn Fn() -> bool; STEPS as usize] = match self.fault {
+        let [first, second] = [0, 1].map(|word: usize| move || self.tree[word].store(number, Relaxed));
+        let out = || passage::leave(&self.inside);
+        let in_order: [&dyn Fn(); STEPS as usize] = match self.fault {
             Fault::NoteAfterChange => [&first, &second, &note, &out],
             _ => [&note, &first, &second, &out],
         };
-        in_order.iter().take(steps as usize).all(|step| step());
+        in_order.iter().take(steps as usize).for_each(|step| step());
     }
 
     fn dies(&self) {
