@@ -8,7 +8,7 @@ use base::{Cx, DescriptionId, Error, Lock, LockKind, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use format::lane::Kind;
 use openfiles::OpenFile;
-use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, TOLD, is_refused};
+use openfiles::{CHAINS, HeldLock, LockEntry, Locks, TOLD, is_refused};
 use pm::Errno;
 
 /// Entries that get real space at a time.
