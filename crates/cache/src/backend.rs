@@ -216,7 +216,7 @@ impl Backend for Cache {
     }
 
     fn device_of(&self, node: Node) -> u64 {
-        self.fs().other_device(node).unwrap_or_else(|| self.device())
+        self.fs().other_device(node).map_or_else(|| self.device(), |known| self.devices().swap(known))
     }
 
     fn kernel_mount(&self) -> &dyn KernelMount {

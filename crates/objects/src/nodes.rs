@@ -279,12 +279,11 @@ impl Table {
         self.listings.get(directory).is_some_and(Listing::is_there)
     }
 
-    /// What the store listed, when it was asked after so many changes.
-    pub fn list(&mut self, directory: &str, mut listing: Listing, changes: u64) {
-        const LISTINGS: usize = 4096;
-        // What was changed here meanwhile may be in it or not.
+    /// Puts into a listing what was changed here since so many changes, which the store may have told of or not. `false`: that is
+    /// more than is known.
+    pub fn amend(&self, directory: &str, listing: &mut Listing, changes: u64) -> bool {
         let since = (self.changes - changes) as usize;
-        let Some(first) = self.recent.len().checked_sub(since) else { return };
+        let Some(first) = self.recent.len().checked_sub(since) else { return false };
         for (path, there) in self.recent.range(first..) {
             if keys::parent(path) == directory {
                 match there {
@@ -292,6 +291,15 @@ impl Table {
                     None => listing.names.remove(keys::name(path)),
                 };
             }
+        }
+        true
+    }
+
+    /// What the store listed, when it was asked after so many changes.
+    pub fn list(&mut self, directory: &str, mut listing: Listing, changes: u64) {
+        const LISTINGS: usize = 4096;
+        if !self.amend(directory, &mut listing, changes) {
+            return;
         }
         if self.listings.len() >= LISTINGS {
             self.listings.retain(|_, listing| listing.is_fresh());

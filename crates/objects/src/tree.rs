@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Types in a listing.
 pub const DT_DIR: u32 = 4;
+/// How often a directory is listed again in which more has changed meanwhile than is remembered.
+const LISTED_AGAIN: usize = 3;
 const DT_REG: u32 = 8;
 const DT_LNK: u32 = 10;
 
@@ -120,11 +122,21 @@ impl Tree {
     pub fn list(&self, directory: &Node) -> Result<Vec<(String, u64, u32)>, Errno> {
         let _stay = self.stay();
         let path = directory.path()?;
-        let changes = lock(&self.table).changes();
-        let listing = listing::list(self.store, &path, None, &self.refused)?;
+        let mut changes = lock(&self.table).changes();
+        let mut listing = listing::list(self.store, &path, None, &self.refused)?;
         let at = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
         self.learn_all(listing.names.iter().map(|(name, meta)| (at(name), meta.clone())).collect())?;
         let mut table = lock(&self.table);
+        // A file that was stored meanwhile is not local any more.
+        for _ in 0..LISTED_AGAIN {
+            if table.amend(&path, &mut listing, changes) {
+                break;
+            }
+            changes = table.changes();
+            drop(table);
+            listing = listing::list(self.store, &path, None, &self.refused)?;
+            table = lock(&self.table);
+        }
         let mut names: std::collections::BTreeMap<String, bool> =
             listing.names.iter().map(|(name, meta)| (name.clone(), meta.is_dir)).collect();
         for node in table.below(&path) {

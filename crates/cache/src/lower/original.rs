@@ -48,8 +48,9 @@ impl Devices {
     /// Numbers are as the kernel has them.
     pub const SAME: Devices = Devices { known: 0, now: 0 };
 
-    /// What a number is known as. One that has the lower file system's old number is another file system.
-    fn known(self, device: u64) -> u64 {
+    /// What a number is known as; and the number of what is known so. One that has the lower file system's old number is
+    /// another file system.
+    pub fn swap(self, device: u64) -> u64 {
         match device {
             device if device == self.now => self.known,
             device if device == self.known => self.now,
@@ -73,7 +74,7 @@ impl Original {
         let (attr, device) = vfs::host::attr_and_device(stat)?;
         let stamp = Stamp {
             number: attr.ino,
-            device: devices.known(device),
+            device: devices.swap(device),
             size: attr.size,
             mtime: attr.mtime,
             ctime: attr.ctime,
