@@ -51,21 +51,27 @@ impl Backend for Cache {
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        self.lookup_kind(cx, dir, name).map(|(node, _)| node)
+        match self.fs().lookup_kind(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
+            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.settled(|| self.ask_anew(cx, dir, name)),
+            found => found.map(|(node, _)| node),
+        }
     }
 
     fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
-        match self.fs().lookup_kind(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => {
-                let node = self.ask_settled(cx, dir, name)?;
-                Ok((node, self.fs().attr(cx, node)?.kind))
+        for _ in 0..ATTEMPTS {
+            let node = match self.fs().lookup_kind(cx, dir, name) {
+                Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.lookup(cx, dir, name)?,
+                Err(Error::Posix(Errno::ENOENT)) => self.lookup(cx, dir, name)?,
+                found => return found,
+            };
+            match self.fs().attr(cx, node) {
+                // Another has its name by now.
+                Err(Error::Posix(Errno::ESTALE)) => {}
+                attr => return Ok((node, attr?.kind)),
             }
-            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => {
-                let node = self.settled(|| self.ask_anew(cx, dir, name))?;
-                Ok((node, self.fs().attr(cx, node)?.kind))
-            }
-            found => found,
         }
+        Err(Errno::EIO.into())
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {

@@ -47,10 +47,9 @@ impl Cache {
         if self.fs().other_device(from) == self.fs().other_device(to) { Ok(()) } else { Err(Errno::EXDEV.into()) }
     }
 
-    /// `EBUSY` of a directory on which something is mounted below.
-    fn must_not_be_mounted_on(&self, cx: &Cx, node: Node) -> Result<()> {
-        let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
-        if is_directory && self.fs().other_device(node).is_some() { Err(Errno::EBUSY.into()) } else { Ok(()) }
+    /// `EBUSY` of a file or directory on which something is mounted below; its directory's names may change.
+    fn must_not_be_mounted_on(&self, node: Node) -> Result<()> {
+        if self.fs().other_device(node).is_some() { Err(Errno::EBUSY.into()) } else { Ok(()) }
     }
 
     /// The directory of one of a node's names, as far as that is known.
@@ -129,6 +128,7 @@ impl Cache {
     pub(crate) fn remove_name_here(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let node = self.lookup(cx, dir, name)?;
         self.may_change_names(dir)?;
+        self.must_not_be_mounted_on(node)?;
         self.keep_for_open(cx, node);
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
@@ -182,7 +182,7 @@ impl Cache {
     pub(crate) fn remove_directory(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let node = self.lookup(cx, dir, name)?;
         self.may_change_names(dir)?;
-        self.must_not_be_mounted_on(cx, node)?;
+        self.must_not_be_mounted_on(node)?;
         let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
         let dirs = [dir, node];
         self.change(cx, &dirs[..1 + usize::from(is_directory)], || {
@@ -205,13 +205,13 @@ impl Cache {
         self.must_be_on_one_device(from_dir, to_dir)?;
         let node = self.lookup(cx, from_dir, from)?;
         self.may_change_names(from_dir)?;
-        self.must_not_be_mounted_on(cx, node)?;
+        self.must_not_be_mounted_on(node)?;
         let other = match self.lookup(cx, to_dir, to) {
             Ok(other) => Some(other),
             Err(Error::Posix(Errno::ENOENT)) => None,
             Err(error) => return Err(error),
         };
-        other.map_or(Ok(()), |other| self.must_not_be_mounted_on(cx, other))?;
+        other.map_or(Ok(()), |other| self.must_not_be_mounted_on(other))?;
         let is_directory = |node| Ok::<_, Error>(self.fs().attr(&own(cx), node)?.kind == Kind::Directory);
         let moves = is_directory(node)? || other.is_some_and(|other| is_directory(other) == Ok(true));
         let replaced = other.filter(|other| mode == RenameMode::Replace && *other != node);

@@ -11,12 +11,16 @@
 use crate::lower::{Original, Path};
 use crate::{Cache, Changes, own};
 use base::{Cx, DescriptionId, Errno, Error, Kind, Lock, LockKind, LockOwner, Node, Result};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use engine::lower::bits;
 use vfs::backend::AdvisoryLocks;
 use vfs::cached::{Below, Leases};
 
 /// Files whose leases are looked at in one go.
 const FILES: usize = 64;
+/// Each so many looks what is locked below of a file that is still locked is made to fit again, which takes messages.
+const FIT_EACH: u32 = 32;
+static LOOKS: AtomicU32 = AtomicU32::new(0);
 /// An owner that nobody is, on behalf of whom one looks what others have.
 const NOBODY: [LockOwner; 2] = [LockOwner::Flock(DescriptionId::MAX), LockOwner::Description(DescriptionId::MAX)];
 
@@ -150,18 +154,38 @@ impl Cache {
     /// cache fresh, once in a while.
     pub fn keep_leases(&self, cx: &Cx) {
         let Some(daemon) = self.daemon() else { return };
-        let (leases, mut files, mut count) = (daemon.leases(), [0u64; FILES], 0);
-        leases.each(&mut |file| {
-            if let Some(place) = files.get_mut(count) {
-                (*place, count) = (file, count + 1);
+        let fits = LOOKS.fetch_add(1, Relaxed).is_multiple_of(FIT_EACH);
+        let mut seen = 0;
+        loop {
+            let (mut files, mut count, mut at) = ([0u64; FILES], 0, 0);
+            daemon.leases().each(&mut |file| {
+                if let Some(place) = files.get_mut(count).filter(|_| at >= seen) {
+                    (*place, count) = (file, count + 1);
+                }
+                at += 1;
+            });
+            if seen == 0 && count > 0 {
+                self.fs().adopt_dead_processes(cx);
             }
-        });
-        if count == 0 {
-            return;
+            self.keep_these(cx, daemon.leases(), &files[..count], fits);
+            seen += count;
+            if count < FILES {
+                return;
+            }
         }
-        self.fs().adopt_dead_processes(cx);
-        for node in files[..count].iter().map(|&id| Node { id, hint: 0 }) {
+    }
+
+    fn keep_these(&self, cx: &Cx, leases: &dyn Leases, files: &[u64], fits: bool) {
+        for node in files.iter().map(|&id| Node { id, hint: 0 }) {
             if self.is_locked(cx, node) {
+                if fits {
+                    // A part of what is locked below may have gone.
+                    let _ = self.write_below(node);
+                    let _ = leases.alone(&mut || {
+                        self.fit(cx, leases, node);
+                        Ok(())
+                    });
+                }
                 continue;
             }
             // Where it can't be written it is newer here all the same, and waits for that.
@@ -207,7 +231,13 @@ impl AdvisoryLocks for Cache {
         let Some(daemon) = self.keeper_of(cx, node, lock)? else { return self.native.lock_waiting(cx, node, lock, since) };
         match self.native.conflicting_lock(cx, node, lock)? {
             // Circles of waiters are those of the session.
-            Some(_) => self.native.lock_waiting(cx, node, lock, since).and_then(|()| self.lock_both(cx, daemon, node, lock)),
+            Some(_) => {
+                self.native.lock_waiting(cx, node, lock, since)?;
+                self.lock_both(cx, daemon, node, lock).inspect_err(|_| {
+                    // Who is told that it has not got it has not got it here either.
+                    let _ = self.native.lock(cx, node, &Lock { kind: LockKind::Unlock, ..*lock });
+                })
+            }
             None => self.lock_both(cx, daemon, node, lock),
         }
     }

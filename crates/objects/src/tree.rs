@@ -462,6 +462,8 @@ impl Tree {
                     && contents.file.is_some()
                 {
                     contents.is_stored(new, &stored);
+                    // What was copied may be somebody else's version: no part is taken from it.
+                    contents.stored = None;
                 }
                 Some(stored)
             }

@@ -30,10 +30,8 @@ pub fn upload(store: &'static Store, contents: &Contents, path: &str, kept: Opti
     let sent = match contents.len <= SMALL {
         true => at_once(store, contents, file, path, kept),
         false => match in_parts(store, contents, file, path, kept.clone(), contents.stored.as_ref()) {
-            // What was to be copied is not there any more, or the store copies no parts.
-            Err(Errno::ESTALE | Errno::ENOENT | Errno::EOPNOTSUPP) if contents.stored.is_some() => {
-                in_parts(store, contents, file, path, kept, None)
-            }
+            // What was to be copied is not there any more, or the store copies no parts, which each says in its own way.
+            Err(_) if contents.stored.is_some() => in_parts(store, contents, file, path, kept, None),
             sent => sent,
         },
     };

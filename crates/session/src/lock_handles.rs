@@ -222,9 +222,11 @@ impl SessionCache {
     /// Runs with the leases to itself: what is locked in the session and what is locked below are changed together.
     pub fn alone_with_leases<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let word = &self.header().leases_owner;
-        take_word(word, pm::host::own_mark());
+        let own = pm::host::own_mark();
+        take_word(word, own);
         let result = run();
-        word.store(0, Release);
+        // A daemon may have been slow: whoever could not ask whether this process lives has it then.
+        let _ = word.compare_exchange(own, 0, Release, Relaxed);
         result
     }
 

@@ -59,10 +59,10 @@ pub(crate) fn enter(gate: &impl Gate, inside: &AtomicU64) {
     }
 }
 
-/// Ends a change; whether the caller is outside now.
-pub(crate) fn leave(inside: &AtomicU64) -> bool {
+/// Ends a change.
+pub(crate) fn leave(inside: &AtomicU64) {
     // Adopted meanwhile (a call that was broken off): nothing is left to give back.
-    inside.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1)) == Ok(1)
+    let _ = inside.fetch_update(SeqCst, SeqCst, |depth| depth.checked_sub(1));
 }
 
 /// Closes the gate for a time and waits until nobody is inside. Until when it is closed; `None`, and it is open, if

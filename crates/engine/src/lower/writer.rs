@@ -80,10 +80,9 @@ pub struct Changing<'a> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if !gate::leave(self.inside) {
-            return;
-        }
-        let owed = self.thread.owed.take();
+        // Taken before: a signal handler may make a change of its own as soon as this one is over.
+        let owed = if self.inside.load(Relaxed) == 1 { self.thread.owed.take() } else { 0 };
+        gate::leave(self.inside);
         if owed != 0 {
             self.fs.wait_for_owed(&Cx { cred: Cred::ROOT, umask: 0, thread: self.thread }, owed);
         }

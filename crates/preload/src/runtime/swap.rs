@@ -10,7 +10,7 @@
 //! register.
 //!
 //! Invariants
-//! - Which of the two is in the register is never noted: it is compared with the base of `gs`.
+//! - Which of the two is in the register is never noted: it is compared with the base of `gs`, or looked up.
 //! - While ours is in the register, the thread's word has the program's.
 
 use super::bases as table;

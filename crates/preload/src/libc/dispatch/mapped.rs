@@ -126,6 +126,8 @@ pub fn takes(registers: &mut [usize; 23]) -> bool {
         _ => return false,
     }
     registers[IP] = entry::leave();
+    // The program's stack may be another thread's by now.
+    registers[SP] = tls.own_stack.get();
     true
 }
 

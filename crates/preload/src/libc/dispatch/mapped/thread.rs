@@ -137,13 +137,14 @@ unsafe extern "C" fn run(at: *mut c_void) -> *mut c_void {
     if tls.spare_stack.get() != 0 {
         set_spare(DISABLED);
     }
+    // Before others can begin one with the same thread pointer.
+    swap::end();
     let [given_up, len] = [&tls.given_up[0], &tls.given_up[1]].map(|word| word.replace(0));
     if given_up != 0 {
         // SAFETY: as the program has asked; nobody is on it any more.
         let _ = unsafe { pm::call!(__NR_munmap, given_up, len) };
     }
     clear(tls.cleared.replace(0));
-    swap::end();
     core::ptr::null_mut()
 }
 
