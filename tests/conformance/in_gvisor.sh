@@ -121,16 +121,18 @@ G
 try() { # NAME WANTED PROGRAM
     same "$1" "$(sandbox "$bypath" run --mount new:64M:/bp -- "$3" /bp 2>&1)" "$2"
 }
-cc -O1 -w -static -pthread -o static-threads threads.c && try "a static program's threads" $'3\n0' "$PWD/static-threads"
-if command -v musl-gcc >/dev/null; then
-    musl-gcc -O1 -w -static -pthread -o musl-static threads.c && try "musl's threads, static" $'3\n0' "$PWD/musl-static"
-    musl-gcc -O1 -w -pthread -o musl threads.c && try "musl's threads" $'3\n0' "$PWD/musl"
-else
-    echo 'skip in_gvisor: no musl-gcc: programs for musl in gVisor are NOT tested'
-fi
-if command -v go >/dev/null; then
-    CGO_ENABLED=0 GOCACHE=$PWD/go-cache GOFLAGS= GO111MODULE=off go build -o go-threads threads.go && try "Go's threads" '38 <nil>' "$PWD/go-threads"
-else
-    echo "skip in_gvisor: no go: Go's programs in gVisor are NOT tested"
-fi
+built() { # WHAT COMPILER ARGUMENT…
+    local what=$1
+    shift
+    if ! command -v "$1" >/dev/null || ! "$@" >built 2>&1; then
+        cat built 2>/dev/null
+        echo "skip in_gvisor: $1 makes none here: $what in gVisor are NOT tested"
+        return 1
+    fi
+}
+export CGO_ENABLED=0 GOCACHE=$PWD/go-cache GOFLAGS= GO111MODULE=off
+built 'static programs' cc -O1 -w -static -pthread -o static-threads threads.c && try "a static program's threads" $'3\n0' "$PWD/static-threads"
+built "musl's static programs" musl-gcc -O1 -w -static -pthread -o musl-static threads.c && try "musl's threads, static" $'3\n0' "$PWD/musl-static"
+built "musl's programs" musl-gcc -O1 -w -pthread -o musl threads.c && try "musl's threads" $'3\n0' "$PWD/musl"
+built "Go's programs" go build -o go-threads threads.go && try "Go's threads" '38 <nil>' "$PWD/go-threads"
 exit $failed
