@@ -108,18 +108,8 @@ impl Fs {
             }
         };
         let request = Request { from_dir, from, to_dir, to, mode };
-        let rename = || {
-            let first = self.try_rename(cx, &request).or_else(later)?;
-            self.until_done(cx, first, &|fs| fs.try_rename(cx, &request))
-        };
-        match rename() {
-            // As in `rmdir`.
-            Err(base::Error::Posix(Errno::ENOTEMPTY)) => {
-                self.adopt_those_gone(cx);
-                rename()
-            }
-            result => result,
-        }
+        let first = self.try_rename(cx, &request).or_else(later)?;
+        self.until_done(cx, first, &|fs| fs.try_rename(cx, &request))
     }
 
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {

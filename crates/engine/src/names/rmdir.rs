@@ -38,18 +38,8 @@ impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let name = proper(name)?;
-        let remove = || {
-            let first = self.try_rmdir(cx, dir, name).or_else(later)?;
-            self.until_done(cx, first, &|fs| fs.rmdir_slow(cx, dir, name))
-        };
-        match remove() {
-            // Who died while it removed the last name has not counted that.
-            Err(base::Error::Posix(Errno::ENOTEMPTY)) => {
-                self.adopt_those_gone(cx);
-                remove()
-            }
-            result => result,
-        }
+        let first = self.try_rmdir(cx, dir, name).or_else(later)?;
+        self.until_done(cx, first, &|fs| fs.rmdir_slow(cx, dir, name))
     }
 
     /// Repeats an attempt, whose outcome was `last`, until it is decided.

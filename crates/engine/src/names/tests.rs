@@ -2,8 +2,6 @@
 //! kernel are the differential tests of `testkit`.
 
 mod at_once;
-#[cfg(feature = "sim")]
-mod deaths;
 
 use crate::testing::TestFs;
 use ::format::inode::node_offset;
