@@ -295,12 +295,9 @@ impl Table {
         true
     }
 
-    /// What the store listed, when it was asked after so many changes.
-    pub fn list(&mut self, directory: &str, mut listing: Listing, changes: u64) {
+    /// Keeps a listing that has been amended.
+    pub fn keep(&mut self, directory: &str, listing: Listing) {
         const LISTINGS: usize = 4096;
-        if !self.amend(directory, &mut listing, changes) {
-            return;
-        }
         if self.listings.len() >= LISTINGS {
             self.listings.retain(|_, listing| listing.is_fresh());
         }
@@ -407,7 +404,8 @@ mod tests {
         table.listed("other/new", &file());
         let mut listing = Listing::empty();
         listing.names.insert("old".to_string(), file());
-        table.list("d", listing, before);
+        assert!(table.amend("d", &mut listing, before));
+        table.keep("d", listing);
         let names: Vec<_> = table.listing_for_name("d").unwrap().names.keys().cloned().collect();
         assert_eq!(names, ["new"]);
     }

@@ -79,10 +79,14 @@ impl Tree {
         if search == Search::Name {
             return self.store.find(path);
         }
-        let listing = listing::list(self.store, directory, Some(search), &self.refused)?;
+        let mut listing = listing::list(self.store, directory, Some(search), &self.refused)?;
         let found = listing.names.get(name).cloned();
         let is_whole = listing.is_whole;
-        lock(&self.table).list(directory, listing, changes);
+        let mut table = lock(&self.table);
+        if table.amend(directory, &mut listing, changes) {
+            table.keep(directory, listing);
+        }
+        drop(table);
         match found {
             Some(meta) => Ok(meta),
             None if is_whole => Err(Errno::ENOENT),
@@ -128,14 +132,16 @@ impl Tree {
         self.learn_all(listing.names.iter().map(|(name, meta)| (at(name), meta.clone())).collect())?;
         let mut table = lock(&self.table);
         // A file that was stored meanwhile is not local any more.
+        let mut is_amended = table.amend(&path, &mut listing, changes);
         for _ in 0..LISTED_AGAIN {
-            if table.amend(&path, &mut listing, changes) {
+            if is_amended {
                 break;
             }
             changes = table.changes();
             drop(table);
             listing = listing::list(self.store, &path, None, &self.refused)?;
             table = lock(&self.table);
+            is_amended = table.amend(&path, &mut listing, changes);
         }
         let mut names: std::collections::BTreeMap<String, bool> =
             listing.names.iter().map(|(name, meta)| (name.clone(), meta.is_dir)).collect();
@@ -145,7 +151,9 @@ impl Tree {
                 names.insert(keys::name(&place.path).to_string(), node.is_dir);
             }
         }
-        table.list(&path, listing, changes);
+        if is_amended {
+            table.keep(&path, listing);
+        }
         let entry = |(name, is_dir): (String, bool)| {
             let path = at(&name);
             let ino = table.at(&path).map_or_else(|| crate::nodes::number_of(&path), |node| node.ino);
