@@ -128,6 +128,8 @@ pub enum Bases {
     Never,
 }
 
+const ALL_BASES: [Bases; 4] = [Bases::ByInstruction, Bases::ByCall, Bases::ByCallAlone, Bases::Never];
+
 /// What is possible here. Linux says so (`HWCAP2_FSGSBASE`); where nothing is said, a child tries, once.
 pub fn bases() -> Bases {
     const AT_HWCAP2: u64 = 26;
@@ -137,15 +139,12 @@ pub fn bases() -> Bases {
     if cfg!(target_arch = "x86_64") && unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 {
         return Bases::ByInstruction;
     }
-    if TRIED.load(Relaxed) == 0 {
-        TRIED.store(1 + try_it() as usize, Relaxed);
+    if let Some(index) = TRIED.load(Relaxed).checked_sub(1) {
+        return ALL_BASES[index];
     }
-    match TRIED.load(Relaxed) {
-        1 => Bases::ByInstruction,
-        2 => Bases::ByCall,
-        3 => Bases::ByCallAlone,
-        _ => Bases::Never,
-    }
+    let tried = try_it();
+    TRIED.store(1 + tried as usize, Relaxed);
+    tried
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -183,12 +182,8 @@ fn try_it() -> Bases {
         Ok(child) => {
             // SAFETY: room for the answer.
             while unsafe { crate::call!(__NR_wait4, child, &raw mut status, BY_CLONE, 0) } == Err(crate::Errno::EINTR) {}
-            match status {
-                0 => Bases::ByInstruction,
-                ended if ended == (Bases::ByCall as u32) << STATUS_SHIFT => Bases::ByCall,
-                ended if ended == (Bases::ByCallAlone as u32) << STATUS_SHIFT => Bases::ByCallAlone,
-                _ => Bases::Never,
-            }
+            let told = ALL_BASES.into_iter().find(|bases| (*bases as u32) << STATUS_SHIFT == status);
+            told.unwrap_or(Bases::Never)
         }
         Err(_) => Bases::Never,
     }

@@ -8,7 +8,7 @@
 
 use super::{before_vfork, fork_instead, in_child, in_parent, serve};
 use crate::runtime::swap::SWAPS;
-use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET, OWN_STACK_OFFSET, PROGRAMS_BASE_OFFSET};
+use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET, PROGRAMS_BASE_OFFSET};
 use crate::{own_base, set_fs};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
@@ -220,13 +220,11 @@ core::arch::global_asm!(
     "neg rax",
     "lea r11, [rip + {fork}]",
     "jmp bypath_dispatch_full",
-    // The program has ended a thread, which goes on where it was begun.
+    // The program has ended a thread, which goes on where it was begun, on its own stack.
     ".balign 16",
     "bypath_dispatch_leave:",
     "rdfsbase rax",
     own_base!(),
-    "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "mov rsp, [rcx + rdx + {own_stack}]",
     set_fs!("rcx"),
     "cld",
     "pop r15",
@@ -250,7 +248,6 @@ core::arch::global_asm!(
     is_on_it = const IS_ON_IT_OFFSET,
     swaps = sym SWAPS,
     base = const PROGRAMS_BASE_OFFSET,
-    own_stack = const OWN_STACK_OFFSET,
 );
 
 macro_rules! entries {
