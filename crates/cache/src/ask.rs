@@ -90,10 +90,11 @@ impl Cache {
         Ok(node)
     }
 
-    /// Gives a directory whose names were changed here the times of its original again.
-    pub(crate) fn restore_times(&self, cx: &Cx, dir: Node) -> Result<()> {
-        let (attr, known) = (self.fs().attr(cx, dir)?, self.known(dir)?);
-        self.fs().restamp(cx, dir, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: None })
+    /// Gives a directory whose names were changed here, or a file that got or lost a name here, the times of its original
+    /// again.
+    pub(crate) fn restore_times(&self, cx: &Cx, node: Node) -> Result<()> {
+        let (attr, known) = (self.fs().attr(cx, node)?, self.known(node)?);
+        self.fs().restamp(cx, node, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: None })
     }
 
     fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {

@@ -271,6 +271,10 @@ impl Cache {
                 fs.unlink(cx, dir, name)?
             }
             self.forget_link(cx, node);
+            if fs.names_here(node) != Ok(0) {
+                // Its original has not changed by that: it may have moved, with a directory.
+                self.restore_times(cx, node)?;
+            }
             self.restore_times(cx, dir)
         };
         let result = remove();

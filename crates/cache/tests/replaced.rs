@@ -1,4 +1,5 @@
-//! A file that is replaced below again and again is never missing here.
+//! Names that come and go below: a file that is replaced again and again is never missing here, and one that has moved with
+//! its directory is what it was.
 
 use base::{Cred, Cx, Thread};
 use bypath_cache::{Cache, Changes, Origin, prepare};
@@ -7,6 +8,7 @@ use engine::mkfs::{self, Options};
 use pm::{Errno, UserSlice};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -97,4 +99,34 @@ fn a_file_that_is_replaced_is_never_missing() {
         assert!(found > 100, "{found} looks only");
         assert_eq!(errors, []);
     }
+}
+
+/// Goal: a file that has two names shows its original's times, whichever of them comes or goes here first. Method: the directory
+/// of one is renamed below, which doesn't change the file; the new name is looked up before the old one goes.
+#[test]
+fn a_file_with_two_names_keeps_its_times_where_one_moves() {
+    let top = PathBuf::from(format!("/dev/shm/bypath-moved-{}", std::process::id()));
+    let low = top.join("low");
+    std::fs::create_dir_all(low.join("d")).unwrap();
+    std::fs::write(low.join("f"), "first").unwrap();
+    std::fs::hard_link(low.join("f"), low.join("d/hard")).unwrap();
+    let below = std::fs::metadata(low.join("f")).unwrap();
+    let cache = cache_of(&top, &low);
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let root = cache.root();
+    let node = cache.lookup(&cx, root, b"f").unwrap();
+    let dir = cache.lookup(&cx, root, b"d").unwrap();
+    assert_eq!(cache.lookup(&cx, dir, b"hard").unwrap(), node);
+    // Times are as fine as the kernel's clock.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::fs::rename(low.join("d"), low.join("moved")).unwrap();
+    let moved = cache.lookup(&cx, root, b"moved").unwrap();
+    assert_eq!(cache.lookup(&cx, moved, b"hard").unwrap(), node);
+    cache.refresh_entry(&cx, root, b"d").unwrap();
+    assert_eq!(cache.lookup(&cx, root, b"d"), Err(Errno::ENOENT.into()));
+    let attr = cache.attr(&cx, node).unwrap();
+    assert_eq!(attr.ctime, below.ctime() * 1_000_000_000 + below.ctime_nsec(), "its time of change");
+    cache.give_lane_back(&thread);
+    std::fs::remove_dir_all(&top).unwrap();
 }

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Its name.
 pub const NAME: &str = ".bypath-cache";
@@ -37,6 +38,17 @@ pub enum Claim {
 pub fn of(directory: &Path) -> Option<String> {
     let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
     text.lines().find_map(|line| line.strip_prefix("image ")).map(str::to_owned)
+}
+
+/// The same, unless it goes within half a second: then it was of a session that was just ending.
+pub fn that_stays(directory: &Path) -> Option<String> {
+    const LOOKS: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..LOOKS {
+        of(directory)?;
+        std::thread::sleep(PAUSE);
+    }
+    of(directory)
 }
 
 /// The marker of a cache of a daemon: in the daemon's own tree it might be refused, or be seen by others.

@@ -253,7 +253,9 @@ impl Session {
         if !mount.options.read_only {
             replay::if_lost(path)?;
         }
-        if let (Some(cache), false) = (writeback::marker::of(path), mount.options.read_only) {
+        if !mount.options.read_only
+            && let Some(cache) = writeback::marker::that_stays(path)
+        {
             return Err(Failure::new(format!(
                 "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \
                  with the option ro it can be read as it is"
