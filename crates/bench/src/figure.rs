@@ -1,8 +1,9 @@
 //! A figure of a paper's, made again: rows and columns of numbers, beside what the paper says. Printed as Markdown, written
 //! as CSV and JSON, drawn as SVG.
 
+use crate::picture::Picture;
 use crate::run::processor;
-use plotters::prelude::*;
+use plotters::style::RGBColor;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -200,37 +201,30 @@ impl Report {
         let group = |figure: &Figure| figure.columns.len() as i32 * BAR + 10;
         let panel = |figure: &Figure| 60 + figure.rows.len() as i32 * group(figure);
         let height = 50 + self.figures.iter().map(panel).sum::<i32>();
-        let root = SVGBackend::new(path, ((LEFT + WIDTH + 110) as u32, height as u32)).into_drawing_area();
-        let fail = |e: String| format!("{}: {e}", path.display());
-        root.fill(&WHITE).map_err(|e| fail(e.to_string()))?;
-        let put = |words: String, at: (i32, i32), size: u32| {
-            root.draw(&Text::new(words, at, ("sans-serif", size).into_font())).map_err(|e| fail(e.to_string()))
-        };
-        put(format!("{}; {}; load {} to {}", self.paper, self.machine, self.load[0], self.load[1]), (12, 10), 13)?;
+        let picture = Picture::new(path, (LEFT + WIDTH + 110, height))?;
+        picture.put(format!("{}; {}; load {} to {}", self.paper, self.machine, self.load[0], self.load[1]), (12, 10), 13)?;
         let mut top = 40;
         for figure in &self.figures {
-            put(format!("{}: {}, {}", figure.figure, figure.title, figure.unit), (12, top), 14)?;
+            picture.put(format!("{}: {}, {}", figure.figure, figure.title, figure.unit), (12, top), 14)?;
             for (at, column) in figure.columns.iter().enumerate() {
                 let left = 20 + at as i32 * 150;
-                let key = Rectangle::new([(left, top + 22), (left + 12, top + 34)], COLOURS[at % 6].filled());
-                root.draw(&key).map_err(|e| fail(e.to_string()))?;
-                put(column.clone(), (left + 17, top + 22), 12)?;
+                picture.bar((left, top + 22), (left + 12, top + 34), COLOURS[at % 6])?;
+                picture.put(column.clone(), (left + 17, top + 22), 12)?;
             }
             let scale = Scale::of(figure);
             for (at, row) in figure.rows.iter().enumerate() {
                 let y = top + 44 + at as i32 * group(figure);
-                put(row.name.clone(), (20, y + 2), 12)?;
+                picture.put(row.name.clone(), (20, y + 2), 12)?;
                 for (column, value) in row.values.iter().enumerate() {
                     let (Some(value), y) = (*value, y + column as i32 * BAR) else { continue };
                     let end = LEFT + scale.length(value);
-                    let bar = Rectangle::new([(LEFT, y), (end, y + BAR - 2)], COLOURS[column % 6].filled());
-                    root.draw(&bar).map_err(|e| fail(e.to_string()))?;
-                    put(shown(Some(value)), (end + 5, y - 1), 10)?;
+                    picture.bar((LEFT, y), (end, y + BAR - 2), COLOURS[column % 6])?;
+                    picture.put(shown(Some(value)), (end + 5, y - 1), 10)?;
                 }
             }
             top += panel(figure);
         }
-        root.present().map_err(|e| fail(e.to_string()))
+        picture.finish()
     }
 }
 

@@ -25,6 +25,7 @@ mod directfuse;
 mod figure;
 pub mod figures;
 pub mod melo;
+mod picture;
 mod plot;
 mod report;
 mod run;

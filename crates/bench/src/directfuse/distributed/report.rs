@@ -2,7 +2,8 @@
 
 use super::node::Way;
 use super::{JOBS, Results};
-use plotters::prelude::*;
+use crate::picture::Picture;
+use plotters::style::RGBColor;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -56,21 +57,12 @@ pub fn csv(results: &Results) -> String {
 /// Draws it as SVG: a row for each number of object servers, a column for each job.
 pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
     let servers = results.all(|row| row.servers);
-    let size = (JOBS.len() as u32 * WIDTH as u32, 40 + servers.len() as u32 * HEIGHT as u32);
-    let root = SVGBackend::new(path, size).into_drawing_area();
-    let fail = |e: String| format!("{}: {e}", path.display());
-    root.fill(&WHITE).map_err(|e| fail(e.to_string()))?;
-    let put = |words: String, at: (i32, i32), size: u32| {
-        root.draw(&Text::new(words, at, ("sans-serif", size).into_font())).map_err(|e| fail(e.to_string()))
-    };
-    let stroke = |points: Vec<(i32, i32)>, colour: RGBColor, width: u32| {
-        root.draw(&PathElement::new(points, colour.stroke_width(width))).map_err(|e| fail(e.to_string()))
-    };
-    put("MiB/s by clients".into(), (20, 8), 14)?;
+    let picture = Picture::new(path, (JOBS.len() as i32 * WIDTH, 40 + servers.len() as i32 * HEIGHT))?;
+    picture.put("MiB/s by clients", (20, 8), 14)?;
     for (at, way) in Way::ALL.iter().enumerate() {
         let left = 200 + at as i32 * 150;
-        stroke(vec![(left, 16), (left + 18, 16)], COLOURS[at], 3)?;
-        put(way.name().into(), (left + 23, 9), 12)?;
+        picture.line(vec![(left, 16), (left + 18, 16)], COLOURS[at], 3)?;
+        picture.put(way.name(), (left + 23, 9), 12)?;
     }
     let most = results.rows.iter().map(|row| row.mib_per_second).fold(64.0, f64::max).log2().ceil();
     for (line, &servers) in servers.iter().enumerate() {
@@ -80,20 +72,20 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
             // 1 to 16 clients, 4 MiB/s and more.
             let x = |clients: usize| left + ((clients as f64).log2() / 4.0 * f64::from(width)) as i32;
             let y = |speed: f64| top + height - ((speed.max(4.0).log2() - 2.0) / (most - 2.0) * f64::from(height)) as i32;
-            put(format!("{servers} object servers, {}", job_name(job)), (left, top - 18), 12)?;
+            picture.put(format!("{servers} object servers, {}", job_name(job)), (left, top - 18), 12)?;
             for power in (2..=most as i32).step_by(2) {
                 let speed = 2f64.powi(power);
-                stroke(vec![(left, y(speed)), (left + width, y(speed))], RGBColor(220, 220, 220), 1)?;
-                put(format!("{speed}"), (left - 42, y(speed) - 7), 11)?;
+                picture.line(vec![(left, y(speed)), (left + width, y(speed))], RGBColor(220, 220, 220), 1)?;
+                picture.put(format!("{speed}"), (left - 42, y(speed) - 7), 11)?;
             }
             for clients in [1usize, 2, 4, 8, 16] {
-                put(format!("{clients}"), (x(clients) - 4, top + height + 4), 11)?;
+                picture.put(format!("{clients}"), (x(clients) - 4, top + height + 4), 11)?;
             }
             for (at, way) in Way::ALL.into_iter().enumerate() {
                 let rows = results.rows.iter().filter(|row| (row.servers, row.way, row.job) == (servers, way, job));
-                stroke(rows.map(|row| (x(row.clients), y(row.mib_per_second))).collect(), COLOURS[at], 2)?;
+                picture.line(rows.map(|row| (x(row.clients), y(row.mib_per_second))).collect(), COLOURS[at], 2)?;
             }
         }
     }
-    root.present().map_err(|e| fail(e.to_string()))
+    picture.finish()
 }
