@@ -13,14 +13,13 @@ use super::{FuseClient, Key, posix};
 use base::{Cx, Errno, Error, Lock, LockKind, LockOwner, Node, Result};
 use pm::sys::abi;
 use session::lock_handles::NOT_OPENED;
-use session::{Lease, LockHandle, SessionCache};
+use session::{Lease, LockHandle, LowerLeases, SessionCache};
 
 /// The one owner.
 const OWNER: u64 = 1;
 
-impl FuseClient {
-    /// See [`session::LowerFs::lease`].
-    pub(super) fn open_lease(&self, s: &SessionCache, cx: &Cx, (dir, name, node): (Node, &[u8], Node), file: u64) -> Result<()> {
+impl LowerLeases for FuseClient {
+    fn begin(&self, s: &SessionCache, cx: &Cx, (dir, name, node): (Node, &[u8], Node), file: u64) -> Result<()> {
         if let Some(lease) = s.lease(file) {
             return if lease.handle.incarnation == self.ring.incarnation() { Ok(()) } else { posix(Errno::EIO) };
         }
@@ -36,6 +35,48 @@ impl FuseClient {
         })
     }
 
+    fn lock(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
+        let (lease, key) = self.lease_of(s, file)?;
+        self.ask_nothing(cx, SETLK, key, [message(lease.handle.handle, OWNER, lock).bytes(), b"", b""])
+    }
+
+    fn conflicting_lock(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
+        let (lease, key) = self.lease_of(s, file)?;
+        let mut reply = [0u8; 24];
+        self.ask_exact(cx, GETLK, key, [message(lease.handle.handle, OWNER, lock).bytes(), b"", b""], &mut reply)?;
+        parse(&reply, lock)
+    }
+
+    fn end(&self, s: &SessionCache, cx: &Cx, file: u64) {
+        let Some(lease) = s.take_lease(file) else { return };
+        let (handle, key) = (lease.handle, Key { id: lease.key, incarnation: lease.handle.incarnation });
+        if key.incarnation != self.ring.incarnation() {
+            return;
+        }
+        let all = |owner| Lock { kind: LockKind::Unlock, owner, through: None, start: 0, end: u64::MAX, pid: 0 };
+        for (is_flock, owner) in [(false, LockOwner::Process), (true, LockOwner::Flock(0))] {
+            if self.passes_locks(is_flock) {
+                let unlock = message(handle.handle, OWNER, &all(owner));
+                let _ = self.ask_nothing(cx, SETLK, key, [unlock.bytes(), b"", b""]);
+            }
+        }
+        if handle.bits & NOT_OPENED == 0 {
+            self.release_handle(cx, key, handle.handle, false);
+        }
+        let node = Node { id: lease.node, hint: 0 };
+        let _ = s.alone(node, || {
+            self.release_handles(s, cx, node, 1);
+            Ok(())
+        });
+        self.forget_lookup(s, key);
+    }
+
+    fn is_lost(&self, s: &SessionCache, file: u64) -> bool {
+        s.lease(file).is_some_and(|lease| lease.handle.incarnation != self.ring.incarnation())
+    }
+}
+
+impl FuseClient {
     /// Opens a file to lock it: to read and write, as long as that is allowed, since the kind of lock may depend on it.
     fn open_for_locks(&self, cx: &Cx, key: Key) -> Result<(u64, u32)> {
         let ask = |access: u32| {
@@ -63,44 +104,5 @@ impl FuseClient {
         let lease = s.lease(file).ok_or(Error::Posix(Errno::EIO))?;
         let key = Key { id: lease.key, incarnation: lease.handle.incarnation };
         if key.incarnation == self.ring.incarnation() { Ok((lease, key)) } else { posix(Errno::EIO) }
-    }
-
-    /// See [`session::LowerFs::lock_lease`].
-    pub(super) fn set_lock_by_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
-        let (lease, key) = self.lease_of(s, file)?;
-        self.ask_nothing(cx, SETLK, key, [message(lease.handle.handle, OWNER, lock).bytes(), b"", b""])
-    }
-
-    /// See [`session::LowerFs::conflict_of_lease`].
-    pub(super) fn get_lock_by_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
-        let (lease, key) = self.lease_of(s, file)?;
-        let mut reply = [0u8; 24];
-        self.ask_exact(cx, GETLK, key, [message(lease.handle.handle, OWNER, lock).bytes(), b"", b""], &mut reply)?;
-        parse(&reply, lock)
-    }
-
-    /// See [`session::LowerFs::end_lease`].
-    pub(super) fn release_lease(&self, s: &SessionCache, cx: &Cx, file: u64) {
-        let Some(lease) = s.take_lease(file) else { return };
-        let (handle, key) = (lease.handle, Key { id: lease.key, incarnation: lease.handle.incarnation });
-        if key.incarnation != self.ring.incarnation() {
-            return;
-        }
-        let all = |owner| Lock { kind: LockKind::Unlock, owner, through: None, start: 0, end: u64::MAX, pid: 0 };
-        for (is_flock, owner) in [(false, LockOwner::Process), (true, LockOwner::Flock(0))] {
-            if self.passes_locks(is_flock) {
-                let unlock = message(handle.handle, OWNER, &all(owner));
-                let _ = self.ask_nothing(cx, SETLK, key, [unlock.bytes(), b"", b""]);
-            }
-        }
-        if handle.bits & NOT_OPENED == 0 {
-            self.release_handle(cx, key, handle.handle, false);
-        }
-        let node = Node { id: lease.node, hint: 0 };
-        let _ = s.alone(node, || {
-            self.release_handles(s, cx, node, 1);
-            Ok(())
-        });
-        self.forget_lookup(s, key);
     }
 }

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::UserSlice;
 use pm::sys::abi;
 use session::{Caching, Entry, PageKey, SessionCache};
-use session::{LowerFs, Miss};
+use session::{LowerFs, LowerLeases, Miss};
 
 /// Runs in nobody's name.
 fn with_own_context<T>(run: impl FnOnce(&Cx) -> T) -> T {
@@ -379,24 +379,8 @@ impl LowerFs for FuseClient {
         self.release_lock_handle(s, cx, file);
     }
 
-    fn lease(&self, s: &SessionCache, cx: &Cx, name: (Node, &[u8], Node), file: u64) -> Result<()> {
-        self.open_lease(s, cx, name, file)
-    }
-
-    fn lock_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
-        self.set_lock_by_lease(s, cx, file, lock)
-    }
-
-    fn conflict_of_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
-        self.get_lock_by_lease(s, cx, file, lock)
-    }
-
-    fn end_lease(&self, s: &SessionCache, cx: &Cx, file: u64) {
-        self.release_lease(s, cx, file);
-    }
-
-    fn is_lease_lost(&self, s: &SessionCache, file: u64) -> bool {
-        s.lease(file).is_some_and(|lease| lease.handle.incarnation != self.ring.incarnation())
+    fn leases(&self) -> Option<&dyn LowerLeases> {
+        Some(self)
     }
 
     fn closed(&self, s: &SessionCache, cx: &Cx, node: Node) {

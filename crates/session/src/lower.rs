@@ -1,6 +1,6 @@
 //! What a file system must offer to stand behind the caching layer.
 
-use crate::{Entry, PageKey, SessionCache};
+use crate::{Entry, LowerLeases, PageKey, SessionCache};
 use base::{
     Attr, Cx, DescriptionId, DirEntry, Errno, Error, Fallocate, Lock, NewNode, Node, RenameMode, Result, SetAttr, StatFs,
 };
@@ -137,34 +137,9 @@ pub trait LowerFs: Sync {
         let _ = (s, cx, node, id);
     }
 
-    /// Has a lease of the file of this name, which is this node, and `file` to who asks: opened to be locked in the session's name. `EIO`
-    /// while there is one whose locks are lost.
-    fn lease(&self, s: &SessionCache, cx: &Cx, name: (Node, &[u8], Node), file: u64) -> Result<()> {
-        let _ = (s, cx, name, file);
-        refused()
-    }
-
-    /// Sets or clears a lock by a lease; `EAGAIN` where another has a conflicting one.
-    fn lock_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
-        let _ = (s, cx, file, lock);
-        refused()
-    }
-
-    /// The first lock of another's that conflicts with one.
-    fn conflict_of_lease(&self, s: &SessionCache, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
-        let _ = (s, cx, file, lock);
-        refused()
-    }
-
-    /// Gives a lease up, with all that is locked by it.
-    fn end_lease(&self, s: &SessionCache, cx: &Cx, file: u64) {
-        let _ = (s, cx, file);
-    }
-
-    /// Whether what was locked by a lease is lost: who had it in keeping has ended.
-    fn is_lease_lost(&self, s: &SessionCache, file: u64) -> bool {
-        let _ = (s, file);
-        false
+    /// Locks that it keeps for the session as a whole, where it keeps any.
+    fn leases(&self) -> Option<&dyn LowerLeases> {
+        None
     }
 
     /// Nobody has the node open any more.

@@ -4,7 +4,7 @@ use super::Cached;
 use crate::{Attr, Backend, Cx, DirEntry, Errno, Lock, Node, Result};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::UserSlice;
-use session::LowerFs;
+use session::{LowerFs, LowerLeases};
 
 /// A file system that a cache image can stand in front of. Nobody opens files in it: it opens what it needs for a call.
 pub trait Below: Backend {
@@ -165,19 +165,21 @@ impl<S: LowerFs> Leases for Cached<S> {
 
     fn begin(&self, cx: &Cx, name: (Node, &[u8]), file: u64) -> Result<()> {
         let node = self.lookup(cx, name.0, name.1)?;
-        self.lower.lease(&self.session, cx, (name.0, name.1, node), file)
+        self.lower_leases()?.begin(&self.session, cx, (name.0, name.1, node), file)
     }
 
     fn lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<()> {
-        self.lower.lock_lease(&self.session, cx, file, lock)
+        self.lower_leases()?.lock(&self.session, cx, file, lock)
     }
 
     fn conflicting_lock(&self, cx: &Cx, file: u64, lock: &Lock) -> Result<Option<Lock>> {
-        self.lower.conflict_of_lease(&self.session, cx, file, lock)
+        self.lower_leases()?.conflicting_lock(&self.session, cx, file, lock)
     }
 
     fn end(&self, cx: &Cx, file: u64) {
-        self.lower.end_lease(&self.session, cx, file);
+        if let Ok(leases) = self.lower_leases() {
+            leases.end(&self.session, cx, file);
+        }
     }
 
     fn has(&self, file: u64) -> bool {
@@ -185,7 +187,7 @@ impl<S: LowerFs> Leases for Cached<S> {
     }
 
     fn is_lost(&self, file: u64) -> bool {
-        self.lower.is_lease_lost(&self.session, file)
+        self.lower_leases().is_ok_and(|leases| leases.is_lost(&self.session, file))
     }
 
     fn each(&self, each: &mut dyn FnMut(u64)) {
@@ -194,6 +196,10 @@ impl<S: LowerFs> Leases for Cached<S> {
 }
 
 impl<S: LowerFs> Cached<S> {
+    fn lower_leases(&self) -> Result<&dyn LowerLeases> {
+        self.lower.leases().ok_or(Errno::EOPNOTSUPP.into())
+    }
+
     fn write_whole(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()> {
         let mut done = 0;
         while done < from.len {
