@@ -9,49 +9,22 @@
 [ -e /dev/fuse ] || { echo 'skip: no /dev/fuse' && exit 0; }
 low=$PWD/low image=$PWD/c.img
 mkdir -p low/sub/deep && chmod 755 . low && echo below >low/f && echo far >low/sub/deep/g && seq 40000 >low/long
-shown() { awk -v at="$low" '$2 == at && $3 == "fuse.bypath"' /proc/mounts | wc -l; }
 run() { # OPTIONS COMMAND…
     local options=$1
     shift
     timeout 60 "$bypath" run --mount "host:$low:$low,cache=$image:64M$options" -- "$@"
 }
-# outside COMMAND: done by a shell that was there before the session, in the directory; what it prints.
-mkfifo ask answer
-export work low
-( while read -r line <"$work/ask"; do (cd "$low" && eval "$line") >"$work/answer" 2>&1; done ) &
-shell=$!
-outside() { echo "$*" >"$work/ask" && cat "$work/answer"; }
-export -f outside
+export low
+outside_in "$low"
 
 # What is there is seen by whoever looks, before anybody has brought it; and the session's own is seen at once.
-run '' bash -c '
-cd "$1"
-outside cat f sub/deep/g; outside sed -n 39999p long
-echo new >made && outside cat made
-outside "echo theirs >out && mkdir -p box && mv f box/f && echo more >>made"
-cat out box/f made; ls; [ -e f ] && echo "f is still there"
-outside ls | cmp - <(ls) && echo same lists
-outside stat -c %i:%s:%h:%Y made >a; stat -c %i:%s:%h:%Y made | cmp - a && echo same attributes
-rm a; ln made other; outside stat -c %h made; rm other; outside stat -c %h made
+run '' bash -c "$one_directory"'
+ln made other; outside stat -c %h made; rm other; outside stat -c %h made
 ' bash "$low" >got 2>err
-same 'one directory' "$? $(cat got err)" '0 below
-far
-39999
-new
-theirs
-below
-new
-more
-box
-long
-made
-out
-sub
-same lists
-same attributes
+same 'one directory' "$? $(cat got err)" "0 $one_directory_says
 2
-1'
-same 'no mount is left' "$(shown)" 0
+1"
+same 'no mount is left' "$(kernel_mounts "$low")" 0
 same 'below' "$(ls -A low | tr '\n' ' ')$(cat low/made low/box/f | tr '\n' ' ')" 'box long made out sub new more below '
 "$bypath" check "$image" >/dev/null || { echo 'check' && failed=1; }
 
@@ -85,7 +58,7 @@ run '' bash -c 'cat "$1/one"; echo two >"$1/two"; sleep 1; echo three >"$1/three
 timeout 60 "$bypath" run --mount "host:$low:$low" -- cat "$low/three" >got3 2>err3
 wait "$other"
 same 'two sessions' "$(cat got1 got2 got3 err1 err2 err3)" $'two\none\nthree\nthree'
-no_mount() { [ "$(shown)" = 0 ] && [ ! -e low/.bypath-cache ]; }
+no_mount() { [ "$(kernel_mounts "$low")" = 0 ] && [ ! -e low/.bypath-cache ]; }
 wait_until no_mount || { echo 'the mount or the marker stays' && failed=1; }
 same 'below, of two' "$(cat low/one low/two low/three)" $'one\ntwo\nthree'
 

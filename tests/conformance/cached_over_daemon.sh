@@ -11,20 +11,15 @@ low=$PWD/low at=$PWD/at image=$PWD/c.img
 mkdir at && chmod 755 . at
 server=$(ls /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server 2>/dev/null | head -1)
 printf '#!/bin/sh\nexec %s\n' "$server" >ssh && chmod +x ssh
-shown() { awk -v at="$at" '$2 == at && $3 == "fuse.bypath"' /proc/mounts | wc -l; }
 run() { # OPTIONS COMMAND…
     local options=$1
     shift
     timeout 60 "$bypath" run --mount "fuse:$command @:$at,cache=$image:64M$options" -- "$@"
 }
 daemon() { for id in $(pgrep -x bindfs); do { tr "\0" " " <"/proc/$id/cmdline" | grep -q "$low " && echo "$id"; } 2>/dev/null; done; }
-# outside COMMAND: done by a shell that was there before the session, in the mount; what it prints.
-mkfifo ask answer
-export work low at
-( while read -r line <"$work/ask"; do (cd "$at" && eval "$line") >"$work/answer" 2>&1; done ) &
-shell=$!
-outside() { echo "$*" >"$work/ask" && cat "$work/answer"; }
-export -f outside daemon
+export low at
+outside_in "$at"
+export -f daemon
 past_program
 cc -O1 -static -x c -o still - <<'C'
 #include <fcntl.h>
@@ -70,33 +65,12 @@ for name in bindfs sshfs; do
     esac
     rm -rf low c.img* && mkdir -p low/sub/deep && chmod 755 low && echo below >low/f && echo far >low/sub/deep/g && seq 40000 >low/long && echo s >low/sub/static
     # What is there is seen by whoever looks, before anybody has brought it; and the session's own is seen at once.
-    run '' bash -c '
-cd "$1"
-outside cat f sub/deep/g; outside sed -n 39999p long
-echo new >made && outside cat made
-outside "echo theirs >out && mkdir -p box && mv f box/f && echo more >>made"
-cat out box/f made; ls; [ -e f ] && echo "f is still there"
-outside ls | cmp - <(ls) && echo same lists
-outside stat -c %i:%s:%h:%Y made >a; stat -c %i:%s:%h:%Y made | cmp - a && echo same attributes
-rm a; "$work/still" "$1/sub/static"; "$work/past" append "$1/made" >/dev/null && echo appended
+    run '' bash -c "$one_directory"'
+"$work/still" "$1/sub/static"; "$work/past" append "$1/made" >/dev/null && echo appended
 "$work/goes" "$1/long" "$1/by_go" && tail -2 by_go && rm by_go
 chmod 777 box; outside "setpriv --reuid 65534 --regid 65534 --clear-groups bash -c \"cat made; echo mine >box/mine; echo no 2>/dev/null >no\" 2>/dev/null"; stat -c "%U %s" box/mine
 ' bash "$at" >got 2>err
-    same "$name: one mount" "$? $(cat got err)" '0 below
-far
-39999
-new
-theirs
-below
-new
-more
-box
-long
-made
-out
-sub
-same lists
-same attributes
+    same "$name: one mount" "$? $(cat got err)" "0 $one_directory_says
 s
 appended
 <nil>
@@ -104,8 +78,8 @@ appended
 go
 new
 more
-nobody 5'
-    same "$name: no mount is left" "$(shown) $(ls -A at)" '0 '
+nobody 5"
+    same "$name: no mount is left" "$(kernel_mounts "$at") $(ls -A at)" '0 '
     same "$name: below" "$(ls -A low | tr '\n' ' ')$(cat low/made low/box/f low/box/mine | tr '\n' ' ')" 'box long made out sub new more below mine '
     "$bypath" check "$image" >/dev/null || { echo "$name: check" && failed=1; }
 done
@@ -153,7 +127,7 @@ here
 read
 cat: failed
 again'
-same 'no mount is left' "$(shown) $(ls -A at)" '0 '
+same 'no mount is left' "$(kernel_mounts "$at") $(ls -A at)" '0 '
 
 # The server is killed: its mount goes, the session goes on, and all is written.
 run ',sync=image' bash -c 'echo 1 >"$1/k1"; cd /; kill -9 $(pgrep -f "bypath mount --foreground.* $1 --while-used") || echo none
@@ -162,12 +136,12 @@ same 'server killed' "$(cat got err low/k1 low/k2)" $'1\ncold\n1\n2'
 # A second session with the same cache, at the same place, shares the mount.
 run '' bash -c 'echo one >"$1/one"; for i in $(seq 3000); do [ -e "$1/two" ] && break; sleep 0.01; done; cat "$1/two"' bash "$at" >got1 2>err1 &
 other=$!
-in_mount() { [ "$(shown)" = 1 ]; }
+in_mount() { [ "$(kernel_mounts "$at")" = 1 ]; }
 wait_until in_mount
 run '' bash -c 'for i in $(seq 3000); do [ -e "$1/one" ] && break; sleep 0.01; done; cat "$1/one"; echo two >"$1/two"; outside cat two' bash "$at" >got2 2>err2
 wait "$other"
 same 'two sessions' "$(cat got1 got2 err1 err2)" $'two\none\ntwo'
-no_mount() { [ "$(shown)" = 0 ]; }
+no_mount() { [ "$(kernel_mounts "$at")" = 0 ]; }
 wait_until no_mount || { echo 'the mount stays' && failed=1; }
 same 'below, of two' "$(cat low/one low/two)" $'one\ntwo'
 # Not where the daemon itself would come by it.

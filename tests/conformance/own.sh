@@ -45,3 +45,43 @@ int main(int c, char **v) {
 }
 C
 }
+
+# kernel_mounts PATH: how many mounts of ours the kernel has there.
+kernel_mounts() { awk -v at="$1" '$2 == at && $3 == "fuse.bypath"' /proc/mounts | wc -l; }
+
+# outside_in DIR: from here on `outside COMMAND` is done there by a shell that no session has started, and prints what it
+# printed. $shell is its number, to be killed in the end.
+outside_in() {
+    mkfifo ask answer
+    export work
+    ( while read -r line <"$work/ask"; do (cd "$1" && eval "$line") >"$work/answer" 2>&1; done ) &
+    shell=$!
+    outside() { echo "$*" >"$work/ask" && cat "$work/answer"; }
+    export -f outside
+}
+
+# What a session and `outside` see of each other in one directory with f, long and sub/deep/g, whose path is $1; and what that prints.
+one_directory='
+cd "$1"
+outside cat f sub/deep/g; outside sed -n 39999p long
+echo new >made && outside cat made
+outside "echo theirs >out && mkdir -p box && mv f box/f && echo more >>made"
+cat out box/f made; ls; [ -e f ] && echo "f is still there"
+outside ls | cmp - <(ls) && echo same lists
+outside stat -c %i:%s:%h:%Y made >a; stat -c %i:%s:%h:%Y made | cmp - a && echo same attributes
+rm a'
+one_directory_says='below
+far
+39999
+new
+theirs
+below
+new
+more
+box
+long
+made
+out
+sub
+same lists
+same attributes'
