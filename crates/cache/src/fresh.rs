@@ -266,15 +266,16 @@ impl Cache {
                 return Err(Errno::ESTALE.into());
             }
             if is_directory {
-                fs.rmdir(cx, dir, name)?
+                fs.rmdir(cx, dir, name)?;
             } else {
-                fs.unlink(cx, dir, name)?
+                let stays = fs.names_here(node)? > 1;
+                fs.unlink(cx, dir, name)?;
+                if stays {
+                    // Its original has not changed by that: it may have moved, with a directory.
+                    self.restore_times(cx, node)?;
+                }
             }
             self.forget_link(cx, node);
-            if fs.names_here(node) != Ok(0) {
-                // Its original has not changed by that: it may have moved, with a directory.
-                self.restore_times(cx, node)?;
-            }
             self.restore_times(cx, dir)
         };
         let result = remove();
