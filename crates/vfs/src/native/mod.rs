@@ -6,6 +6,7 @@
 //! the kernel or somebody watches it, word of every change ([`told`]).
 
 mod told;
+mod uncounted;
 
 use crate::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Whole, Xattrs};
 use base::stat::Stat;
@@ -125,13 +126,14 @@ impl Backend for Native {
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.change_name(cx, dir, name, Renaming::Removed, || self.0.rmdir(cx, dir, name))
+        let remove = || self.0.rmdir(cx, dir, name);
+        self.change_name(cx, dir, name, Renaming::Removed, || self.counted(cx, (dir, name), remove))
     }
 
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         let what = if mode == RenameMode::Exchange { Renaming::Exchanged } else { Renaming::Moved };
-        let change = || self.0.rename(cx, from_dir, from, to_dir, to, mode);
-        self.change_both(cx, (from_dir, from), (to_dir, to), what, change)
+        let rename = || self.0.rename(cx, from_dir, from, to_dir, to, mode);
+        self.change_both(cx, (from_dir, from), (to_dir, to), what, || self.counted(cx, (to_dir, to), rename))
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
