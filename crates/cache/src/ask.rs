@@ -3,7 +3,7 @@
 use crate::lower::{Original, Target};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::{Change, Fetched, Stamp};
+use engine::lower::{Change, Fetched, Stamp, Whole};
 
 /// How often somebody else may be making or removing the same name.
 const ATTEMPTS: u32 = 100;
@@ -26,25 +26,34 @@ impl Key {
 }
 
 impl Cache {
-    /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
-    pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+    /// A name that is not here: asks below. `ENOENT` if it is not there either; `unless` as in [`Cache::bring`].
+    pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8], unless: u64) -> Result<Node> {
         let before = self.names_lead()?;
         let path = self.path(dir, name)?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
         let (handle, original) = self.lower.at(cx, &path)?;
         let target = Target::of(cx, &handle, &original)?;
         self.names_led(before)?;
-        self.bring(&own(cx), dir, name, &original, target.text())
+        self.bring(&own(cx), (dir, unless), name, &original, target.text())
     }
 
-    /// Makes a name of what its original is like, with a [`Target::text`], unless somebody else has just made it.
-    pub(crate) fn bring(&self, cx: &Cx, dir: Node, name: &[u8], original: &Original, text: (&[u8], u64)) -> Result<Node> {
+    /// Makes a name of what its original is like, with a [`Target::text`], unless somebody else has just made it, or the
+    /// directory's state has one of these bits by now: with `LISTED` it may have been here, and removed or moved since it was
+    /// seen below. Then what is here is told, or `ENOENT`.
+    pub(crate) fn bring(
+        &self,
+        cx: &Cx,
+        (dir, unless): (Node, u64),
+        name: &[u8],
+        original: &Original,
+        text: (&[u8], u64),
+    ) -> Result<Node> {
         let fs = self.fs();
         for _ in 0..ATTEMPTS {
             let known = if original.has_names() { self.linked(cx, original) } else { None };
             let made = match known {
-                Some(node) => self.name_again(cx, node, dir, name, original),
-                None => fs.create_whole(cx, dir, name, &original.whole(text)),
+                Some(node) => self.name_again(cx, node, (dir, unless), name, original),
+                None => fs.create_whole(cx, dir, name, &Whole { unless, ..original.whole(text) }),
             };
             if made.is_ok() {
                 fs.count_fetched(Fetched { names: 1, ..Fetched::default() });
@@ -67,6 +76,7 @@ impl Cache {
                     Err(Error::Posix(Errno::ENOENT)) => {}
                     found => return found,
                 },
+                Err(Error::Posix(Errno::EAGAIN)) => return fs.lookup(cx, dir, name),
                 Err(Error::Posix(Errno::ESTALE)) => {}
                 Err(Error::Posix(Errno::ENOSPC)) if self.evict(cx, dir)? => {}
                 Err(error) => return Err(error),
@@ -82,8 +92,8 @@ impl Cache {
         known.stamp.is_same_file(&original.stamp).then_some(node)
     }
 
-    fn name_again(&self, cx: &Cx, node: Node, dir: Node, name: &[u8], original: &Original) -> Result<Node> {
-        self.fs().link(cx, node, dir, name)?;
+    fn name_again(&self, cx: &Cx, node: Node, (dir, unless): (Node, u64), name: &[u8], original: &Original) -> Result<Node> {
+        self.fs().link_unless(cx, node, (dir, name), unless)?;
         // Times have changed by that, which are the originals'.
         self.fs().restamp(cx, node, &original.change())?;
         self.restore_times(cx, dir)?;

@@ -153,6 +153,8 @@ impl Cache {
         let before = self.names_lead()?;
         let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
+        // Then a round may just be making or moving it below.
+        let is_newer = self.is_newer(dir)?;
         let original = match handle.child(cx, text(name, &mut [0; 256])?) {
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
             // What can't be looked at stays what it was.
@@ -161,10 +163,16 @@ impl Cache {
         };
         self.names_led(before)?;
         let Some(original) = original else {
+            if is_newer {
+                return Err(Errno::ESTALE.into());
+            }
             pass.round.gone += 1;
             return self.remove_name(&own(cx), dir, name, (node, Some(&known.stamp)), depth);
         };
         if !known.stamp.is_same_file(&original.stamp) {
+            if is_newer {
+                return Err(Errno::ESTALE.into());
+            }
             pass.round.gone += 1;
             // Who has opened it, and has not read yet, reads the new one.
             if self.adopt(cx, node, &known, &original).is_ok() {

@@ -3,7 +3,7 @@
 use crate::lower::{Handle, Listed, TEXTLESS, Target, is_of_one};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::Fetched;
+use engine::lower::{Fetched, bits};
 
 /// How often a directory is listed again because its names changed meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -23,6 +23,9 @@ impl Cache {
             return Err(Errno::ESTALE.into());
         }
         for _ in 0..ATTEMPTS {
+            if self.known(dir)?.is_listed() {
+                return Ok(());
+            }
             let forgotten = self.fs().forgotten();
             let is_new = !self.fs().has_names(dir)?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
@@ -66,9 +69,19 @@ impl Cache {
                 Err(Error::Posix(Errno::ENOENT)) => Ok(()),
                 Err(error) if is_of_one(error) => self.bring_unread(&own(cx), dir, name.to_bytes(), kind),
                 Err(error) => Err(error),
-                Ok((original, target)) => self.bring(&own(cx), dir, name.to_bytes(), &original, target.text()).map(drop),
+                Ok((original, target)) => {
+                    or_not(self.bring(&own(cx), (dir, bits::LISTED), name.to_bytes(), &original, target.text()))
+                }
             };
         }
-        self.bring(&own(cx), dir, name.to_bytes(), &original, TEXTLESS).map(drop)
+        or_not(self.bring(&own(cx), (dir, bits::LISTED), name.to_bytes(), &original, TEXTLESS))
+    }
+}
+
+/// A name that is not here although it is below has been removed here, by whoever had all names sooner than we.
+fn or_not(brought: Result<Node>) -> Result<()> {
+    match brought {
+        Err(Error::Posix(Errno::ENOENT)) => Ok(()),
+        brought => brought.map(drop),
     }
 }

@@ -7,6 +7,7 @@
 use crate::data::Brought;
 use crate::{Cache, Changes, own};
 use base::{Cx, Errno, Error, Node, Result};
+use engine::lower::bits;
 
 /// How often something is asked again.
 const ATTEMPTS: u32 = 4;
@@ -59,7 +60,7 @@ impl Cache {
             let forgotten = self.fs().forgotten();
             match self.known_if(dir)? {
                 Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
-                    return self.settled(|| self.ask(cx, dir, name));
+                    return self.settled(|| self.ask(cx, dir, name, bits::LISTED));
                 }
                 _ => {}
             }
@@ -81,7 +82,7 @@ impl Cache {
 
     /// What is below at a name that is not here any more, though its directory is listed.
     pub fn bring_back(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        self.settled(|| self.ask(cx, dir, name))
+        self.settled(|| self.ask(cx, dir, name, 0))
     }
 
     /// Has all names of a directory here.

@@ -93,7 +93,7 @@ impl Cache {
 
     /// The same with a stamp that is known: its size is the node's number here.
     pub fn note_as(&self, cx: &Cx, dir: Node, name: &[u8], kind: Kind, stamp: Stamp) -> Result<()> {
-        let new = Whole { kind, mode: 0o700, uid: 0, gid: 0, rdev: 0, target: b"", stamp, state: 0 };
+        let new = Whole { kind, mode: 0o700, uid: 0, gid: 0, rdev: 0, target: b"", stamp, state: 0, unless: 0 };
         there(self.fs().create_whole(cx, dir, name, &new))
     }
 

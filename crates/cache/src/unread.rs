@@ -19,10 +19,20 @@ impl Cache {
         // A symlink's space is not shown by any fast path.
         let stamp = Stamp { number: kind as u64, device: UNKNOWN, nlink: 1, blocks: 1, ..Stamp::default() };
         let target = &[1];
-        let whole = Whole { kind: Kind::Symlink, mode: 0, uid: 0, gid: 0, rdev: 0, target, stamp, state: bits::UNREAD };
+        let whole = Whole {
+            kind: Kind::Symlink,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target,
+            stamp,
+            state: bits::UNREAD,
+            unless: bits::LISTED,
+        };
         loop {
             match self.fs().create_whole(cx, dir, name, &whole) {
-                Err(Error::Posix(Errno::EEXIST)) => return Ok(()),
+                Err(Error::Posix(Errno::EEXIST | Errno::EAGAIN)) => return Ok(()),
                 Err(Error::Posix(Errno::ENOSPC)) if self.evict(cx, dir)? => {}
                 made => {
                     made?;
@@ -74,7 +84,7 @@ impl Cache {
             Err(Error::Posix(Errno::ENOENT)) => {}
             Err(error) => return Err(error),
         }
-        self.ask(cx, dir, name)
+        self.ask(cx, dir, name, bits::LISTED)
     }
 
     /// The text of a symlink's original, which is not kept.

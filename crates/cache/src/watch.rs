@@ -107,7 +107,10 @@ impl Cache {
                 return Ok(());
             }
             Err(error) => return Err(error),
-            Ok(_) => drop(self.ask(cx, dir, name)?),
+            Ok(_) => match self.ask(cx, dir, name, bits::DIRTY) {
+                Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
+                asked => drop(asked?),
+            },
         }
         // Perhaps it keeps that there is none.
         self.tell_name(cx, dir, name);

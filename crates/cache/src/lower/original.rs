@@ -107,7 +107,7 @@ impl Original {
     /// The node that it becomes.
     pub fn whole<'a>(&self, (target, state): (&'a [u8], u64)) -> Whole<'a> {
         let Attr { kind, mode, uid, gid, rdev, .. } = self.attr;
-        Whole { kind, mode, uid, gid, rdev, target, stamp: self.stamp, state }
+        Whole { kind, mode, uid, gid, rdev, target, stamp: self.stamp, state, unless: 0 }
     }
 
     /// What a node becomes that has been it before.

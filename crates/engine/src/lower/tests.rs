@@ -21,7 +21,7 @@ fn stamp(number: u64, size: u64) -> Stamp {
 }
 
 fn make(test: &TestFs, dir: Node, name: &[u8], kind: Kind, stamp: Stamp) -> Node {
-    let new = Whole { kind, mode: 0o4751, uid: 11, gid: 22, rdev: 0, target: b"to", stamp, state: 0 };
+    let new = Whole { kind, mode: 0o4751, uid: 11, gid: 22, rdev: 0, target: b"to", stamp, state: 0, unless: 0 };
     test.create_whole(&test.cx(), dir, name, &new).unwrap()
 }
 

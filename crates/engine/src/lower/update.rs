@@ -4,6 +4,7 @@ use super::{Stamp, bits};
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
+use crate::names::Parent;
 use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -66,6 +67,18 @@ impl Fs {
             0 => change.flags.fetch_or(cachelet::PARTIAL, SeqCst),
             _ => change.flags.fetch_and(!cachelet::PARTIAL, SeqCst),
         };
+    }
+
+    /// `EAGAIN` where the state of a directory has one of these bits; else it gets none of them before this operation is over.
+    pub(crate) fn keep_marks<'a>(&'a self, tx: &mut Tx<'a>, dir: &Parent<'a>, unless: u64) -> Result<()> {
+        if unless == 0 {
+            return Ok(());
+        }
+        tx.lock_inode(dir.seen.cachelet, dir.seen.id)?;
+        match self.lower_lines(dir.inode)? {
+            Some((_, lower)) if lower.state.load(Acquire) & unless != 0 => Err(Errno::EAGAIN.into()),
+            _ => Ok(()),
+        }
     }
 
     /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if

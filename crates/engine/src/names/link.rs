@@ -18,11 +18,16 @@ use pm::Errno;
 impl Fs {
     /// Gives `node` the name `name` in `dir`. See `vfs::Backend::link`.
     pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        let name = proper(name)?;
-        self.until_free(cx, || self.try_link(cx, node, dir, name))
+        self.link_unless(cx, node, (dir, name), 0)
     }
 
-    fn try_link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+    /// The same, unless the directory's state has one of these bits (`format::cache::state`): `EAGAIN`.
+    pub fn link_unless(&self, cx: &Cx, node: Node, (dir, name): (Node, &[u8]), unless: u64) -> Result<()> {
+        let name = proper(name)?;
+        self.until_free(cx, || self.try_link(cx, node, dir, name, unless))
+    }
+
+    fn try_link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8], unless: u64) -> Result<()> {
         let mut tx = match self.begin(cx, lane::Kind::Link) {
             Ok(tx) => tx,
             Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
@@ -35,6 +40,7 @@ impl Fs {
         let key = self.entry_key(parent.offset, name);
         let room = self.new_name(&mut tx, &key)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
+        self.keep_marks(&mut tx, &parent, unless)?;
 
         let inode = self.inode(node_offset(node.id))?;
         let links = inode.links.load(Acquire);

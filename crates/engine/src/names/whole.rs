@@ -28,10 +28,12 @@ pub struct Whole<'a> {
     pub stamp: Stamp,
     /// Bits of the state (`format::cache::state`).
     pub state: u64,
+    /// Such bits of the directory's state with any of which it is not to be made.
+    pub unless: u64,
 }
 
 impl Fs {
-    /// Makes a node called `name` in `dir`. Times of the directory stay. `EEXIST`.
+    /// Makes a node called `name` in `dir`. Times of the directory stay. `EEXIST`; `EAGAIN` ([`Whole::unless`]).
     pub fn create_whole(&self, cx: &Cx, dir: Node, name: &[u8], new: &Whole) -> Result<Node> {
         self.until_free(cx, || self.create_whole_once(cx, dir, name, new))
     }
@@ -43,6 +45,7 @@ impl Fs {
         let room = self.new_name(&mut tx, &key)?;
         // What has a record of its own comes first.
         let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
+        self.keep_marks(&mut tx, &parent, new.unless)?;
         let permission = self.permission_index(&mut tx, new.uid, new.gid, new.mode)?;
         let place = self.place_inode(&mut tx)?;
         let (edentry, allocated) = self.new_edentry(&mut tx, &key, new.kind as u8, place.id, at)?;

@@ -1,7 +1,7 @@
 //! Names that come and go below: a file that is replaced again and again is never missing here, and one that has moved with
 //! its directory is what it was.
 
-use base::{Cred, Cx, Thread};
+use base::{Cred, Cx, Node, Thread};
 use bypath_cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
 use engine::mkfs::{self, Options};
@@ -18,7 +18,7 @@ use vfs::backend::Backend;
 const TIMES: usize = 10_000;
 
 /// The cache of `low`, in a new image beside it.
-fn cache_of(top: &Path, low: &Path) -> &'static Cache {
+fn cache_of(top: &Path, low: &Path, changes: Changes) -> &'static Cache {
     let image = [top.join("c.img").as_os_str().as_bytes(), b"\0"].concat();
     let options = Options { limit: 256 << 20, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
     mkfs::make(&image, &options).unwrap();
@@ -37,7 +37,7 @@ fn cache_of(top: &Path, low: &Path) -> &'static Cache {
     let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
     let origin = Origin::Directory(low.as_os_str().as_bytes());
     prepare(&cx, fs, &origin).unwrap();
-    Box::leak(Box::new(Cache::new(&cx, fs, &origin, Changes::Refused).unwrap()))
+    Box::leak(Box::new(Cache::new(&cx, fs, &origin, changes).unwrap()))
 }
 
 /// Replaces `d/f` below, of which something is here, and has the cache look at it each time.
@@ -70,7 +70,7 @@ fn a_file_that_is_replaced_is_never_missing() {
     let low = top.join("low");
     std::fs::create_dir_all(low.join("d")).unwrap();
     std::fs::write(low.join("d/f"), "first").unwrap();
-    let cache = cache_of(&top, &low);
+    let cache = cache_of(&top, &low, Changes::Refused);
     let is_over = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
         let readers = [0; 2].map(|_| {
@@ -111,7 +111,7 @@ fn a_file_with_two_names_keeps_its_times_where_one_moves() {
     std::fs::write(low.join("f"), "first").unwrap();
     std::fs::hard_link(low.join("f"), low.join("d/hard")).unwrap();
     let below = std::fs::metadata(low.join("f")).unwrap();
-    let cache = cache_of(&top, &low);
+    let cache = cache_of(&top, &low, Changes::Refused);
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let root = cache.root();
@@ -129,4 +129,47 @@ fn a_file_with_two_names_keeps_its_times_where_one_moves() {
     assert_eq!(attr.ctime, below.ctime() * 1_000_000_000 + below.ctime_nsec(), "its time of change");
     cache.give_lane_back(&thread);
     std::fs::remove_dir_all(&top).unwrap();
+}
+
+/// Goal: a name that is removed here does not come back while others list its directory. Method: two list a directory at once; who is
+/// through first removes all names.
+#[test]
+fn a_name_that_was_removed_here_is_not_brought_again() {
+    const DIRECTORIES: usize = 100;
+    const NAMES: usize = 100;
+    let top = PathBuf::from(format!("/dev/shm/bypath-removed-{}", std::process::id()));
+    let low = top.join("low");
+    let name = |number: usize| format!("name-{number}").into_bytes();
+    for number in 0..DIRECTORIES {
+        std::fs::create_dir_all(low.join(number.to_string())).unwrap();
+        for inner in 0..NAMES {
+            std::fs::write(low.join(format!("{number}/name-{inner}")), "").unwrap();
+        }
+    }
+    let cache = cache_of(&top, &low, Changes::Image);
+    let left = (0..DIRECTORIES)
+        .map(|number| {
+            let begin = std::sync::Barrier::new(2);
+            let with_directory = |act: &dyn Fn(&Cx, Node)| {
+                let thread = Thread::new();
+                let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+                let dir = cache.lookup(&cx, cache.root(), number.to_string().as_bytes()).unwrap();
+                begin.wait();
+                act(&cx, dir);
+                cache.give_lane_back(&thread);
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| with_directory(&|cx, dir| cache.readdir(cx, dir, 0, &mut |_| true).unwrap()));
+                with_directory(&|cx, dir| (0..NAMES).for_each(|inner| cache.unlink(cx, dir, &name(inner)).unwrap()));
+            });
+            let thread = Thread::new();
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            let dir = cache.lookup(&cx, cache.root(), number.to_string().as_bytes()).unwrap();
+            let left = (0..NAMES).filter(|inner| cache.lookup(&cx, dir, &name(*inner)).is_ok()).count();
+            cache.give_lane_back(&thread);
+            left
+        })
+        .sum::<usize>();
+    std::fs::remove_dir_all(&top).unwrap();
+    assert_eq!(left, 0, "names are back");
 }
