@@ -66,10 +66,10 @@ impl Cache {
                 Ok(node) => match self.note_links(cx, node, original) {
                     Ok(()) => return Ok(node),
                     // Another name of it was brought at the same moment: that node is the one.
-                    Err(Error::Posix(Errno::EEXIST)) => {
-                        fs.unlink(cx, dir, name)?;
-                        self.restore_times(cx, dir)?;
-                    }
+                    Err(Error::Posix(Errno::EEXIST)) => match self.remove_entry(cx, dir, name, (node, None), false) {
+                        Ok(()) | Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
+                        Err(error) => return Err(error),
+                    },
                     Err(error) => return Err(error),
                 },
                 Err(Error::Posix(Errno::EEXIST)) => match fs.lookup(cx, dir, name) {

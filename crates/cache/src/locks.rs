@@ -58,14 +58,15 @@ impl Cache {
         }
         self.write_below(node)?;
         self.settled(|| {
+            let before = self.names_lead()?;
             let (path, leases) = (self.path_to(cx, node)?, daemon.leases());
             let (dir, name) = parent(cx, daemon, &path)?;
             leases.alone(&mut || {
                 if self.native.conflicting_lock(cx, node, lock)?.is_some() {
                     return Err(Errno::EAGAIN.into());
                 }
-                let locked = leases.begin(cx, (dir, name), node.id);
-                let locked = locked.and_then(|()| leases.lock(cx, node.id, lock)).and_then(|()| self.native.lock(cx, node, lock));
+                let begun = leases.begin(cx, (dir, name), node.id).and_then(|()| self.names_led(before));
+                let locked = begun.and_then(|()| leases.lock(cx, node.id, lock)).and_then(|()| self.native.lock(cx, node, lock));
                 // What was had below goes back; a lease by which nothing is locked too.
                 locked.inspect_err(|_| self.fit(cx, leases, node))
             })
@@ -99,9 +100,11 @@ impl Cache {
     /// changed there.
     fn look_anew(&self, cx: &Cx, daemon: &dyn Below, node: Node) -> Result<()> {
         self.settled(|| {
+            let before = self.names_lead()?;
             let below = walk(cx, daemon, self.path_to(cx, node)?.text()?.to_bytes())?;
             daemon.doubt(below);
             let (known, original) = (self.known(node)?, Original::of_daemon(&daemon.attr(cx, below)?));
+            self.names_led(before)?;
             if known.stamp != original.stamp {
                 self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
                 match self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp)) {
@@ -204,6 +207,31 @@ impl Cache {
         self.daemon().is_some_and(|daemon| [true, false].iter().any(|flock| daemon.leases().keeps_locks(*flock)))
     }
 
+    /// A lock of others that conflicts with one, which nobody of the session has: the lease is had for that, and given up again.
+    fn conflict_below(&self, cx: &Cx, daemon: &dyn Below, node: Node, lock: &Lock) -> Result<Option<Lock>> {
+        let before = self.names_lead()?;
+        let path = self.path_to(cx, node)?;
+        let name = match parent(cx, daemon, &path) {
+            // Made here: nobody else knows it.
+            Err(Error::Posix(Errno::ENOENT)) => return Ok(None),
+            name => name?,
+        };
+        let (leases, mut found) = (daemon.leases(), None);
+        leases.alone(&mut || {
+            match leases.begin(cx, name, node.id) {
+                Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
+                begun => begun?,
+            }
+            let asked = self.names_led(before).and_then(|()| leases.conflicting_lock(cx, node.id, lock));
+            if !self.is_locked(cx, node) {
+                leases.end(cx, node.id);
+            }
+            found = asked?;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     fn is_locked(&self, cx: &Cx, node: Node) -> bool {
         let any = |owner| whole(owner, LockKind::Exclusive, 0, u64::MAX);
         NOBODY.iter().any(|owner| self.native.conflicting_lock(cx, node, &any(*owner)).is_ok_and(|held| held.is_some()))
@@ -246,27 +274,7 @@ impl AdvisoryLocks for Cache {
         let known = self.native.conflicting_lock(cx, node, lock)?;
         let keeper = if lock.kind == LockKind::Unlock || known.is_some() { None } else { self.keeper_of(cx, node, lock)? };
         let Some(daemon) = keeper else { return Ok(known) };
-        // Without a lease nobody of the session has one: it is asked for, and given up again.
-        let path = self.path_to(cx, node)?;
-        let name = match parent(cx, daemon, &path) {
-            // Made here: nobody else knows it.
-            Err(Error::Posix(Errno::ENOENT)) => return Ok(None),
-            name => name?,
-        };
-        let (leases, mut found) = (daemon.leases(), None);
-        leases.alone(&mut || {
-            match leases.begin(cx, name, node.id) {
-                Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
-                begun => begun?,
-            }
-            let asked = leases.conflicting_lock(cx, node.id, lock);
-            if !self.is_locked(cx, node) {
-                leases.end(cx, node.id);
-            }
-            found = asked?;
-            Ok(())
-        })?;
-        Ok(found)
+        self.settled(|| self.conflict_below(cx, daemon, node, lock))
     }
 
     fn drop_process_locks(&self, cx: &Cx, node: Node) {
