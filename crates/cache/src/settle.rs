@@ -58,14 +58,15 @@ impl Cache {
     pub(crate) fn ask_settled(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         loop {
             let forgotten = self.fs().forgotten();
-            match self.known_if(dir)? {
+            let found = match self.known_if(dir)? {
                 Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
-                    return self.settled(|| self.ask(cx, dir, name, bits::LISTED));
+                    self.settled(|| self.ask(cx, dir, name, bits::LISTED))
                 }
-                _ => {}
-            }
-            // Listed by now: it may have come since it was looked for, and gone again if names have gone.
-            match self.fs().lookup(&own(cx), dir, name) {
+                // Listed by now: it may have come since it was looked for.
+                _ => self.fs().lookup(&own(cx), dir, name),
+            };
+            match found {
+                // Perhaps it is just being replaced.
                 Err(Error::Posix(Errno::ENOENT)) if self.fs().forgotten() != forgotten => {}
                 found => return found,
             }

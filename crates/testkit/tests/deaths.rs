@@ -3,9 +3,10 @@
 
 use base::{Cred, Cx, Errno, Kind, NewNode, Node, RenameMode, Thread};
 use bypath_testkit::image;
-use openfiles::Handover;
 use std::cell::Cell;
 use vfs::Backend;
+use vfs::backend::Handover;
+use vfs::native::Native;
 
 /// More than an `unlink` has.
 const ACCESSES: u64 = 200;
@@ -43,7 +44,7 @@ fn the_last_name_goes_with_its_remover() {
         for at in 0..ACCESSES {
             let dir = make(root, b"d", Kind::Directory);
             make(dir, b"f", Kind::Regular);
-            dying(native.0, &cx, |cx| {
+            dying(native, &cx, |cx| {
                 LEFT.set(Some(at));
                 let _ = native.unlink(cx, dir, b"f");
             });
@@ -72,18 +73,18 @@ fn the_last_name_goes_with_its_remover() {
 }
 
 /// Runs `last` in a child, which then dies.
-fn dying(fs: &engine::Fs, cx: &Cx, last: impl FnOnce(&Cx)) {
-    let token = fs.fork_prepare(cx).unwrap();
+fn dying(native: &Native, cx: &Cx, last: impl FnOnce(&Cx)) {
+    let token = native.fork_prepare(cx).unwrap();
     // SAFETY: the child ends itself.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let thread = Thread::new();
-        fs.fork_child(token);
+        native.fork_child(token);
         last(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
         // SAFETY: a signal to ourselves.
         unsafe { libc::raise(libc::SIGKILL) };
     }
-    fs.fork_done(token, pid as u32);
+    native.fork_done(token, pid as u32);
     let mut status = 0;
     // SAFETY: a child of ours.
     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
