@@ -126,8 +126,8 @@ for i in $(seq 6); do
 done
 "$bypath" cache drain "$image" || fail 'drain after kills'
 run ',ro' bash -c "$(declare -f listing contents); listing $point; contents $point" >here
-# Who goes on for those that were killed ends when nobody else uses the image.
-for i in $(seq 300); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+# Who goes on for those that were killed ends when nobody else uses the image; until then one takes over from another.
+for i in $(seq 300); do ps -eo args | grep -q "[c]ache-spare .*$image" || break; sleep 0.1; done
 listing low >there && contents low >>there
 cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
 [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -ld low/.bypath-*; "$bypath" cache status "$image"; cat low/.bypath-cache; ps -ef | grep cache-spare | grep -v grep)"
@@ -140,7 +140,7 @@ for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done
 kill -9 $leader && : >killed
 for i in $(seq 200); do [ -s on ] && break; sleep 0.1; done
 [ "$(cat on)" = on ] || fail "what goes on when its session is killed is not written back: $(cat err)"
-for i in $(seq 200); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+for i in $(seq 200); do ps -eo args | grep -q "[c]ache-spare .*$image" || break; sleep 0.1; done
 [ -e low/.bypath-cache ] && fail 'who goes on does not end'
 wait
 
