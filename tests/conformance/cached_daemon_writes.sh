@@ -1,7 +1,7 @@
 #!/bin/bash
 # own
 # seconds: 240
-# needs: bindfs
+# needs: bindfs python3
 # A FUSE daemon behind a cache image can be changed: what programs have done is there in the end, as on tmpfs; a session
 # that is killed, a daemon that is killed in the midst of a round, and one that has no room lose nothing; drain goes on
 # with the daemon; what others have put there meanwhile stays. Method: bindfs over a directory, a twin of it by the kernel.
@@ -37,6 +37,18 @@ git -C low/g -c safe.directory='*' status --short 2>/dev/null | grep . && fail '
 rm -rf low/g/.git && (cd twin && mkdir g && cp -r moved n/big g)
 behind '' rm -rf "$point/g" && rm -rf twin/g
 same git
+# Who renames without a pause keeps nobody from what is not here yet.
+for at in low twin; do for d in $(seq 20); do mkdir -p $at/cold/$d && for f in 1 2 3; do echo $d.$f >$at/cold/$d/$f; done; done; done
+rm -f "$image"
+behind '' bash -c "cd $point; python3 -c '
+import os
+open(\"one\", \"w\").close()
+while not os.path.exists(\"stop\"):
+    os.rename(\"one\", \"other\")
+    os.rename(\"other\", \"one\")
+os.remove(\"one\")' & for d in \$(seq 20); do for f in 1 2 3; do [ \"\$(cat cold/\$d/\$f 2>&1)\" = \$d.\$f ] || echo \$d.\$f; done; done; touch stop; wait; rm stop" >said || fail "renames: $(cat err)"
+[ -s said ] && fail "beside renames: $(cat said)"
+same renames
 # fsync has it below.
 behind '' bash -c "echo synced >$point/synced && sync $point/synced && cat low/synced" | grep -q synced || fail 'fsync did not reach the daemon'
 echo synced >twin/synced

@@ -28,12 +28,12 @@ impl Key {
 impl Cache {
     /// A name that is not here: asks below. `ENOENT` if it is not there either; `unless` as in [`Cache::bring`].
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8], unless: u64) -> Result<Node> {
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (dir, name))?;
         let path = self.path(dir, name)?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
         let (handle, original) = self.lower.at(cx, &path)?;
         let target = Target::of(cx, &handle, &original)?;
-        self.names_led(before)?;
+        self.names_led(cx, before, (dir, name))?;
         self.bring(&own(cx), (dir, unless), name, &original, target.text())
     }
 
@@ -104,7 +104,11 @@ impl Cache {
     /// again.
     pub(crate) fn restore_times(&self, cx: &Cx, node: Node) -> Result<()> {
         let (attr, known) = (self.fs().attr(cx, node)?, self.known(node)?);
-        self.fs().restamp(cx, node, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: None })
+        self.fs().restamp(
+            cx,
+            node,
+            &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: Some(known.stamp) },
+        )
     }
 
     fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {

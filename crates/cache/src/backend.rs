@@ -53,7 +53,7 @@ impl Backend for Cache {
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.fs().lookup_kind(cx, dir, name) {
             Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
-            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.settled(|| self.ask_anew(cx, dir, name)),
+            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.settled(cx, (dir, name), || self.ask_anew(cx, dir, name)),
             found => found.map(|(node, _)| node),
         }
     }
@@ -122,16 +122,16 @@ impl Backend for Cache {
             }
         }
         match self.is_newer(node)? {
-            true => self.settled(|| self.read_mixed(cx, node, offset, into)),
-            false => self.settled(|| self.read_through(cx, node, offset, into)),
+            true => self.settled(cx, (node, b""), || self.read_mixed(cx, node, offset, into)),
+            false => self.settled(cx, (node, b""), || self.read_through(cx, node, offset, into)),
         }
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
             return match self.is_newer(node)? {
-                true => self.settled(|| self.seek_mixed(cx, node, offset, data)),
-                false => self.settled(|| self.seek_lower(cx, node, offset, data)),
+                true => self.settled(cx, (node, b""), || self.seek_mixed(cx, node, offset, data)),
+                false => self.settled(cx, (node, b""), || self.seek_lower(cx, node, offset, data)),
             };
         }
         self.fs().seek(cx, node, offset, data)

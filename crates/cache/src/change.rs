@@ -175,7 +175,7 @@ impl Cache {
         if self.fs().is_open(&own(cx), node) == Ok(true) {
             // Where that fails whoever has it open is told.
             let _ = self.bring_settled(cx, node, 0, u64::MAX);
-            let _ = self.settled(|| self.bring_attributes(cx, node));
+            let _ = self.settled(cx, (node, b""), || self.bring_attributes(cx, node));
         }
     }
 

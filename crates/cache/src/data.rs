@@ -71,11 +71,11 @@ impl Cache {
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
     pub(crate) fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (node, b""))?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
         let file = self.lower.open(cx, &self.path_to(cx, node).map_err(gone)?, false).map_err(gone)?;
         let original = file.original(cx)?;
-        self.names_led(before)?;
+        self.names_led(cx, before, (node, b""))?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }

@@ -150,7 +150,7 @@ impl Cache {
         pass: &mut Pass,
     ) -> Result<()> {
         pass.round.looked += 1;
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (dir, name))?;
         let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
         // Then a round may just be making or moving it below.
@@ -161,7 +161,7 @@ impl Cache {
             Err(error) if is_of_one(error) => return Ok(()),
             original => Some(original?),
         };
-        self.names_led(before)?;
+        self.names_led(cx, before, (dir, name))?;
         let Some(original) = original else {
             if is_newer {
                 return Err(Errno::ESTALE.into());
@@ -185,7 +185,7 @@ impl Cache {
                 return self.refresh_rights(cx, node, &original, &known.stamp);
             }
             let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
-            self.names_led(before)?;
+            self.names_led(cx, before, (dir, name))?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
         }
         if known.stamp == original.stamp {

@@ -15,10 +15,10 @@ impl Cache {
         if self.known(dir)?.is_listed() {
             return Ok(());
         }
-        let moves = self.names_lead()?;
+        let moves = self.names_lead(&cx, (dir, b""))?;
         let lower = self.lower.open(who, &self.path(dir, b"")?, true)?;
         let mut before = lower.must_be_directory(who)?;
-        self.names_led(moves)?;
+        self.names_led(&cx, moves, (dir, b""))?;
         if !before.stamp.is_same_file(&self.known(dir)?.stamp) {
             return Err(Errno::ESTALE.into());
         }

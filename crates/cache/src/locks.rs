@@ -57,15 +57,15 @@ impl Cache {
             return Err(Errno::EAGAIN.into());
         }
         self.write_below(node)?;
-        self.settled(|| {
-            let before = self.names_lead()?;
+        self.settled(cx, (node, b""), || {
+            let before = self.names_lead(cx, (node, b""))?;
             let (path, leases) = (self.path_to(cx, node)?, daemon.leases());
             let (dir, name) = parent(cx, daemon, &path)?;
             leases.alone(&mut || {
                 if self.native.conflicting_lock(cx, node, lock)?.is_some() {
                     return Err(Errno::EAGAIN.into());
                 }
-                let begun = leases.begin(cx, (dir, name), node.id).and_then(|()| self.names_led(before));
+                let begun = leases.begin(cx, (dir, name), node.id).and_then(|()| self.names_led(cx, before, (node, b"")));
                 let locked = begun.and_then(|()| leases.lock(cx, node.id, lock)).and_then(|()| self.native.lock(cx, node, lock));
                 // What was had below goes back; a lease by which nothing is locked too.
                 locked.inspect_err(|_| self.fit(cx, leases, node))
@@ -99,12 +99,12 @@ impl Cache {
     /// to tell what is written under locks. A file that somebody has mapped keeps what is here, or is `ESTALE` if it has
     /// changed there.
     fn look_anew(&self, cx: &Cx, daemon: &dyn Below, node: Node) -> Result<()> {
-        self.settled(|| {
-            let before = self.names_lead()?;
+        self.settled(cx, (node, b""), || {
+            let before = self.names_lead(cx, (node, b""))?;
             let below = walk(cx, daemon, self.path_to(cx, node)?.text()?.to_bytes())?;
             daemon.doubt(below);
             let (known, original) = (self.known(node)?, Original::of_daemon(&daemon.attr(cx, below)?));
-            self.names_led(before)?;
+            self.names_led(cx, before, (node, b""))?;
             if known.stamp != original.stamp {
                 self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
                 match self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp)) {
@@ -209,7 +209,7 @@ impl Cache {
 
     /// A lock of others that conflicts with one, which nobody of the session has: the lease is had for that, and given up again.
     fn conflict_below(&self, cx: &Cx, daemon: &dyn Below, node: Node, lock: &Lock) -> Result<Option<Lock>> {
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (node, b""))?;
         let path = self.path_to(cx, node)?;
         let name = match parent(cx, daemon, &path) {
             // Made here: nobody else knows it.
@@ -222,7 +222,7 @@ impl Cache {
                 Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
                 begun => begun?,
             }
-            let asked = self.names_led(before).and_then(|()| leases.conflicting_lock(cx, node.id, lock));
+            let asked = self.names_led(cx, before, (node, b"")).and_then(|()| leases.conflicting_lock(cx, node.id, lock));
             if !self.is_locked(cx, node) {
                 leases.end(cx, node.id);
             }
@@ -274,7 +274,7 @@ impl AdvisoryLocks for Cache {
         let known = self.native.conflicting_lock(cx, node, lock)?;
         let keeper = if lock.kind == LockKind::Unlock || known.is_some() { None } else { self.keeper_of(cx, node, lock)? };
         let Some(daemon) = keeper else { return Ok(known) };
-        self.settled(|| self.conflict_below(cx, daemon, node, lock))
+        self.settled(cx, (node, b""), || self.conflict_below(cx, daemon, node, lock))
     }
 
     fn drop_process_locks(&self, cx: &Cx, node: Node) {

@@ -10,11 +10,16 @@ use base::{Cx, Errno, Error, Node, Result};
 use engine::lower::bits;
 
 /// How often something is asked again.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 16;
+/// Most levels of directories.
+const DEPTH_MAX: u32 = 512;
 
-/// How many moves there had been.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moves(u64);
+/// When something was looked for below: how many moves there had been here, and the number of the next round.
+#[derive(Clone, Copy)]
+pub(crate) struct Moves {
+    moved: u64,
+    round: u64,
+}
 
 impl Cache {
     /// Whether a name is all that says which file it is below: a daemon's numbers say nothing. Then every move counts as
@@ -23,31 +28,67 @@ impl Cache {
         self.lower.as_daemon().is_some()
     }
 
-    /// Before something below is looked at by its name: `ESTALE` while names there may lead to another file than here.
-    pub(crate) fn names_lead(&self) -> Result<Moves> {
-        match self.fs().directory_moves()? {
-            (_, false) if self.goes_by_names() => Err(Errno::ESTALE.into()),
-            (moved, _) => Ok(Moves(moved)),
+    /// Before something below is looked at by its path, that of `name` in `at`, or of `at` itself: `ESTALE` while that may lead
+    /// to another file there than here.
+    pub(crate) fn names_lead(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<Moves> {
+        match self.moves(cx, (at, name))? {
+            (_, true) if self.goes_by_names() => Err(Errno::ESTALE.into()),
+            (moves, _) => Ok(moves),
         }
     }
 
-    /// Whether they still led where they do here when it was looked at.
-    pub(crate) fn names_led(&self, before: Moves) -> Result<()> {
-        if !self.goes_by_names() || self.names_lead()? == before { Ok(()) } else { Err(Errno::ESTALE.into()) }
+    /// Whether it still led where it does here when it was looked at.
+    pub(crate) fn names_led(&self, cx: &Cx, before: Moves, way: (Node, &[u8])) -> Result<()> {
+        if !self.goes_by_names() || self.has_not_moved(cx, before, way)? { Ok(()) } else { Err(Errno::ESTALE.into()) }
     }
 
-    /// Asks below, once all is where it belongs there.
-    pub(crate) fn settled<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    /// The moves until now; and whether a path may lead elsewhere below than here.
+    fn moves(&self, cx: &Cx, way: (Node, &[u8])) -> Result<(Moves, bool)> {
+        let (moved, are_written) = self.fs().directory_moves()?;
+        let moves = Moves { moved, round: self.fs().round()? };
+        Ok((moves, !are_written && self.is_touched(cx, way)?))
+    }
+
+    /// Whether none of the names of a path has moved since.
+    fn has_not_moved(&self, cx: &Cx, before: Moves, way: (Node, &[u8])) -> Result<bool> {
+        // A round that has begun since may be over, and its notes gone.
+        let (now, fs) = (self.fs().directory_moves()?.0, self.fs());
+        Ok(now == before.moved || fs.round()? == before.round && !self.is_touched(cx, way)?)
+    }
+
+    /// Whether one of the names of a path is noted as changed here.
+    fn is_touched(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
+        if !name.is_empty() && self.is_name_touched(cx, at, name)? {
+            return Ok(true);
+        }
+        let (mut at, mut text) = (at, [0; 255]);
+        for _ in 0..DEPTH_MAX {
+            if at == self.tree {
+                return Ok(false);
+            }
+            // Whichever name it is reached by.
+            let Some((dir, len)) = self.fs().named(at, &mut text)? else { return Ok(true) };
+            if self.is_name_touched(cx, dir, &text[..len])? {
+                return Ok(true);
+            }
+            at = dir;
+        }
+        Err(Errno::ELOOP.into())
+    }
+
+    /// Asks below for what has this path, once it is where it belongs there.
+    pub(crate) fn settled<T>(&self, cx: &Cx, way: (Node, &[u8]), mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = Err(Errno::ESTALE.into());
         for _ in 0..ATTEMPTS {
-            let (moved, are_written) = self.fs().directory_moves()?;
-            if !are_written {
+            let (mut before, is_elsewhere) = self.moves(cx, way)?;
+            if is_elsewhere {
                 self.fs().want_round()?;
+                before = self.moves(cx, way)?.0;
             }
             result = ask();
             match result {
                 Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => self.fs().want_round()?,
-                _ if self.fs().directory_moves()?.0 == moved => return result,
+                _ if self.has_not_moved(cx, before, way)? => return result,
                 _ => {}
             }
         }
@@ -60,7 +101,7 @@ impl Cache {
             let forgotten = self.fs().forgotten();
             let found = match self.known_if(dir)? {
                 Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
-                    self.settled(|| self.ask(cx, dir, name, bits::LISTED))
+                    self.settled(cx, (dir, name), || self.ask(cx, dir, name, bits::LISTED))
                 }
                 // Listed by now: it may have come since it was looked for.
                 _ => self.fs().lookup(&own(cx), dir, name),
@@ -83,13 +124,13 @@ impl Cache {
 
     /// What is below at a name that is not here any more, though its directory is listed.
     pub fn bring_back(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        self.settled(|| self.ask(cx, dir, name, 0))
+        self.settled(cx, (dir, name), || self.ask(cx, dir, name, 0))
     }
 
     /// Has all names of a directory here.
     pub(crate) fn list_settled(&self, cx: &Cx, dir: Node) -> Result<()> {
         match self.known_if(dir)? {
-            Some(known) if !known.is_listed() => self.settled(|| self.list(cx, dir)),
+            Some(known) if !known.is_listed() => self.settled(cx, (dir, b""), || self.list(cx, dir)),
             // Made here, or listed.
             _ => Ok(()),
         }
@@ -100,6 +141,6 @@ impl Cache {
         if !self.is_missing(cx, node, offset, len)? {
             return Ok(Brought::All);
         }
-        self.settled(|| self.bring_bytes(cx, node, offset, len))
+        self.settled(cx, (node, b""), || self.bring_bytes(cx, node, offset, len))
     }
 }

@@ -116,6 +116,25 @@ impl Cache {
         self.note(cx, names, name, Kind::Fifo, child)
     }
 
+    /// Whether a name has changed here, and no round that is over has made that below.
+    pub(crate) fn is_name_touched(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
+        let (cx, fs, label, mut cookie) = (&own(cx), self.fs(), Label::new(b'n', dir.id), 0);
+        let if_there = |found| match found {
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
+            found => found.map(Some),
+        };
+        while let Some((round, next)) = self.next_name(cx, self.touched, cookie, |kind| kind == Kind::Directory)? {
+            cookie = next;
+            if let Some(log) = if_there(fs.lookup(cx, self.touched, round.bytes()))?
+                && let Some(names) = if_there(fs.lookup(cx, log, label.whole()))?
+                && if_there(fs.lookup(cx, names, name))?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The directory of the log for the names of a directory, which is newer here than below from now on.
     fn touched_names(&self, cx: &Cx, dir: Node) -> Result<Node> {
         let (fs, label) = (self.fs(), Label::new(b'n', dir.id));

@@ -72,10 +72,10 @@ impl Cache {
 
     /// Looks below for a name of which nothing was known, and brings it.
     pub(crate) fn ask_anew(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (dir, name))?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
         self.lower.at(cx, &self.path(dir, name)?)?;
-        self.names_led(before)?;
+        self.names_led(cx, before, (dir, name))?;
         match self.fs().lookup(&own(cx), dir, name) {
             Ok(node) => match self.unread(node)? {
                 Some(known) if known.stamp.device == UNKNOWN => self.drop_name(cx, dir, name, (node, &known.stamp), 0)?,
@@ -89,12 +89,12 @@ impl Cache {
 
     /// The text of a symlink's original, which is not kept.
     pub(crate) fn ask_text(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.settled(|| {
-            let before = self.names_lead()?;
+        self.settled(cx, (node, b""), || {
+            let before = self.names_lead(cx, (node, b""))?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
             let (handle, original) = self.lower.at(cx, &self.path_to(cx, node)?)?;
             let text = if original.attr.kind == Kind::Symlink { handle.target(cx, out) } else { Err(Errno::ESTALE.into()) };
-            self.names_led(before)?;
+            self.names_led(cx, before, (node, b""))?;
             text
         })
     }

@@ -18,9 +18,9 @@ impl Cache {
         if self.lower.lacks(lacks::XATTRS) {
             return Ok(None);
         }
-        let before = self.names_lead()?;
+        let before = self.names_lead(cx, (node, b""))?;
         let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
-        self.names_led(before)?;
+        self.names_led(cx, before, (node, b""))?;
         if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());
         }
@@ -40,7 +40,7 @@ impl Cache {
         if self.fs().is_marked(node, bits::NO_XATTRS | bits::XATTRS)? {
             return self.fs().get_xattr(cx, node, name, out);
         }
-        match self.settled(|| self.attributed(cx, node))? {
+        match self.settled(cx, (node, b""), || self.attributed(cx, node))? {
             Some(handle) => {
                 let mut text = [0; 256];
                 text[..255].get_mut(..name.len()).ok_or(Errno::ERANGE)?.copy_from_slice(name);
@@ -58,7 +58,7 @@ impl Cache {
         if self.fs().is_marked(node, bits::NO_XATTRS)? && !self.fs().is_marked(node, bits::XATTRS)? {
             return Ok(0);
         }
-        match self.settled(|| self.attributed(cx, node)) {
+        match self.settled(cx, (node, b""), || self.attributed(cx, node)) {
             Ok(Some(handle)) => Ok(handle.list_xattr(cx, out)?),
             Ok(None) if self.known_if(node)?.is_some_and(|known| known.state & bits::XATTRS == 0) => Ok(0),
             Ok(None) => self.fs().list_xattr(cx, node, out),
