@@ -1,6 +1,6 @@
 #!/bin/bash
 # own
-# needs: python3
+# needs: python3 setfattr
 # seconds: 30
 # `bypath snap` keeps a directory as it is: nobody changes anything below the snapshot's name, root neither, by any call, from
 # inside a session or through a kernel mount; all can be read, cloned back and compared, and `bypath drop` gives the space back.

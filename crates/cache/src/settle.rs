@@ -23,7 +23,8 @@ pub(crate) struct Moves {
 
 impl Cache {
     /// Whether a name is all that says which file it is below: a daemon's numbers say nothing. Then every move counts as
-    /// one of a directory does, and no name below is believed between a move here and the round that makes it there.
+    /// one of a directory does, and no path below is believed between a move here of one of its names and the round that makes it
+    /// there.
     pub(crate) fn goes_by_names(&self) -> bool {
         self.lower.as_daemon().is_some()
     }
