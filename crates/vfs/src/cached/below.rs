@@ -52,7 +52,7 @@ pub trait Leases {
     /// Runs with the leases to itself. Not to be nested.
     fn alone(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Has a lease of the file of this name: [`LowerFs::lease`].
+    /// Has a lease of the file of this name: [`LowerLeases::begin`].
     fn begin(&self, cx: &Cx, name: (Node, &[u8]), file: u64) -> Result<()>;
 
     /// Sets or clears a lock by it; `EAGAIN` where another has a conflicting one.
