@@ -129,12 +129,7 @@ umount low/sub && rm -r low/plain low/sub
 # Programs that were there before the session see the same, by the kernel's mount over the directory.
 if [ -e /dev/fuse ]; then
     rm -f c.img
-    mkfifo ask answer
-    export work
-    ( while read -r line <"$work/ask"; do (cd "$low" && eval "$line") >"$work/answer" 2>&1; done ) &
-    shell=$!
-    outside() { echo "$*" >"$work/ask" && cat "$work/answer"; }
-    export -f outside
+    outside_in "$low"
     timeout 60 "$bypath" run --mount "host:$low:$low,cache=$image:256M" -- bash -c 'cd "$low" && echo mine >mine
         all="find . -path ./.git -prune -o -printf \"%i %p %n\n\" | sort -k2"
         eval "$all" >../direct; outside "$all" >../mounted; python3 ../numbers.py .; outside "python3 ../numbers.py ."
