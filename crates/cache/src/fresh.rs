@@ -19,7 +19,7 @@ use core::ffi::CStr;
 use engine::lower::{Change, Stamp, bits};
 
 /// Most levels of directories that a round goes down.
-const DEPTH_MAX: u32 = 512;
+pub(crate) const DEPTH_MAX: u32 = 512;
 
 /// The directory below in which rounds keep what is on its way.
 const PARK: &CStr = c".bypath-park";

@@ -11,8 +11,8 @@ use engine::lower::bits;
 
 /// How often something is asked again.
 const ATTEMPTS: u32 = 16;
-/// Most levels of directories.
-const DEPTH_MAX: u32 = 512;
+/// Most names of a path: one letter each, and what divides them.
+const NAMES_MAX: usize = base::PATH_MAX / 2;
 
 /// When something was looked for below: how many moves there had been here, and the number of the next round.
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ impl Cache {
             return Ok(true);
         }
         let (mut at, mut text) = (at, [0; 255]);
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..NAMES_MAX {
             if at == self.tree {
                 return Ok(false);
             }

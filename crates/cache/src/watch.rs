@@ -5,7 +5,7 @@
 //! A directory's own times are taken over last, as they were when nothing was left to be looked at: what is noted of it
 //! is never newer than its names, so that whoever comes after a death lists it again.
 
-use crate::fresh::{Pass, Round, text};
+use crate::fresh::{DEPTH_MAX, Pass, Round, text};
 use crate::lower::{Original, is_of_one};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
@@ -15,9 +15,6 @@ use engine::lower::bits;
 /// What a directory below was like at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen(Original);
-
-/// Most levels of directories.
-const DEPTH_MAX: u32 = 512;
 
 impl Cache {
     /// Whether this process (`pid`) is the one that keeps the image fresh, or becomes it: none else does that lives.
