@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,24 +29,49 @@ pub enum Under {
 }
 
 /// Looks at the point of `mount`, which is of `image` if it is that of one. What is neither empty nor the same is refused.
+/// A mount of the same image whose server is just beginning, or just dying, gets a second to become one or the other;
+/// and what is refused is so twice, as it may begin between two questions.
 pub fn look(mount: &Mount, image: Option<&Attached>) -> Result<Under> {
+    const LOOKS: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
     let point = Path::new(OsStr::from_bytes(&mount.point));
-    if device::is_stale(point) {
-        return Ok(Under::Stale);
+    let mut was_refused = false;
+    for _ in 0..LOOKS {
+        match look_once(mount, image, point) {
+            Ok(None) => {}
+            Ok(Some(seen)) => return Ok(seen),
+            Err(refused) if was_refused => return Err(refused),
+            Err(_) => was_refused = true,
+        }
+        std::thread::sleep(PAUSE);
     }
-    let Ok(real) = std::fs::canonicalize(point) else { return Ok(Under::Nothing) };
+    let shown = mount.shown_point();
+    Err(Failure::new(format!(
+        "{shown}: the image is mounted there, but nobody serves it; `bypath umount --lazy {shown}`, and try again"
+    )))
+}
+
+/// What is there at this moment; nothing of it where a mount of the same image has no server yet, or no longer.
+fn look_once(mount: &Mount, image: Option<&Attached>, point: &Path) -> Result<Option<Under>> {
+    if device::is_stale(point) {
+        return Ok(Some(Under::Stale));
+    }
+    let Ok(real) = std::fs::canonicalize(point) else { return Ok(Some(Under::Nothing)) };
     if image.is_some_and(|image| is_mounted(image, &real)) {
-        return as_wanted(mount, &real).map(|()| Under::Same);
+        return as_wanted(mount, &real).map(|()| Some(Under::Same));
     }
     if is_itself(mount, point) {
-        return Ok(Under::Same);
+        return Ok(Some(Under::Same));
     }
     if is_its_cache(mount, &real) {
-        return Ok(Under::Shared);
+        return Ok(Some(Under::Shared));
     }
     if let Some(mounted) = device::mounted_at(&real)
         && (image.is_some() || mounted.kind == "fuse.bypath")
     {
+        if image.is_some() && matches!(&mount.source, Source::Image(path) if is_mount_of(path, &real)) {
+            return Ok(None);
+        }
         return Err(Failure::new(format!(
             "{}: {mounted} is mounted there, which is not {}; unmount that, or take another directory",
             mount.shown_point(),
@@ -53,7 +79,7 @@ pub fn look(mount: &Mount, image: Option<&Attached>) -> Result<Under> {
         )));
     }
     match std::fs::read_dir(&real).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => Ok(Under::Empty),
+        Ok(true) => Ok(Some(Under::Empty)),
         Ok(false) => Err(Failure::new(format!(
             "{}: not empty, and programs that go past the library (static ones, other users') would take what is in it for files \
              of {}; take an empty directory, or a path that does not exist",
@@ -72,9 +98,14 @@ fn is_itself(mount: &Mount, point: &Path) -> bool {
 
 /// Whether the cache of the mount is there already, by another session.
 fn is_its_cache(mount: &Mount, real: &Path) -> bool {
+    mount.options.cache.as_ref().is_some_and(|image| is_mount_of(&image.path, real))
+}
+
+/// Whether the kernel's table names an image as what is mounted at a place.
+fn is_mount_of(image: &Path, place: &Path) -> bool {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let there = over::image_at(real).and_then(|there| identity(&there));
-    there.is_some() && mount.options.cache.as_ref().is_some_and(|image| identity(&image.path) == there)
+    let there = over::image_at(place).and_then(|there| identity(&there));
+    there.is_some() && identity(image) == there
 }
 
 /// Whether the kernel's mount that is there lets do what this one is to let do.

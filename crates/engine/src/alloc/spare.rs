@@ -208,8 +208,13 @@ impl Fs {
 
     fn taken_from_spare(&self, state: &LaneState, index: usize, block: u64) -> u64 {
         state.reserved_count.store(index as u32 + 1, Release);
-        self.header().spare.patience.store(0, Release);
+        self.make_up_next();
         block
+    }
+
+    /// The next who looks for room makes up for what is missing first: something was taken, or freed in its place.
+    pub(crate) fn make_up_next(&self) {
+        self.header().spare.patience.store(0, Release);
     }
 
     /// A run of `want` free blocks within a chunk, the last one there, or the longest that was met; 0 blocks if there was none.

@@ -303,6 +303,32 @@ fn punching_on_a_full_image() {
     all_comes_back(&test, &start, "punched");
 }
 
+/// Goal: a set of attributes can be made smaller on a full image again and again, though others take what it frees at
+/// once: the first who takes anything makes up for what was kept back.
+#[test]
+fn attributes_shrink_on_a_full_image() {
+    let test = TestFs::new(LIMIT);
+    let start = state::of(&test);
+    make(&test, "shrinks", Kind::Regular);
+    set(&test, "shrinks", "user.large", 30_000).unwrap();
+    // What is kept back does not lie beside it.
+    scattered(&test, "apart", 2, 40);
+    (0..100).for_each(|i| set(&test, "shrinks", &format!("user.{i}"), 100).unwrap());
+    fill_up(&test, "fill");
+    let takes = make(&test, "fill again", Kind::Regular);
+    for i in 0..100 {
+        let name = format!("user.{i}");
+        let done = if i % 2 == 0 { unset(&test, "shrinks", &name) } else { set(&test, "shrinks", &name, 90) };
+        done.unwrap_or_else(|error| panic!("attribute {i}: {error:?}"));
+        while write(&test, takes, test.attr(&test.cx(), takes).unwrap().size.div_ceil(BLOCK), 32).is_ok() {
+            assert_eq!(test.spare_blocks(), test.spare_max(), "attribute {i}");
+        }
+        assert_eq!(test.spare_blocks(), test.spare_max(), "attribute {i}");
+    }
+    check(&test, "attributes");
+    all_comes_back(&test, &start, "attributes");
+}
+
 /// Goal: a file goes with all that it holds, however many extents it has. Method: files of 2 to 120 extents of a
 /// block each, with an attribute, are removed; by the last close too.
 #[test]

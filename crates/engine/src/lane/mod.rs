@@ -64,6 +64,8 @@ pub struct Tx<'a> {
     frees: bool,
     /// Whether blocks are reserved that no record makes the image's ([`Tx::blocks_aside`]).
     aside: bool,
+    /// Whether this operation has taken of what is kept back.
+    spare: bool,
     /// The directory that is closed (`state.closed`).
     closed: Option<&'a Cachelet>,
     /// What it held has been given back, or is not this operation's to give back.
@@ -98,6 +100,7 @@ impl<'a> Tx<'a> {
             files: 0,
             frees: false,
             aside: false,
+            spare: false,
             closed: None,
             over: false,
         }
@@ -312,6 +315,10 @@ impl<'a> Tx<'a> {
         if self.frees {
             self.fs.release_freed(self.number, listed);
         }
+        if self.spare {
+            // Others may have tried in vain while it was not free yet.
+            self.fs.make_up_next();
+        }
     }
 
     /// What is reserved besides is the image's now; blocks that things were put aside in are free again.
@@ -419,6 +426,7 @@ impl<'a> Tx<'a> {
             return Err(Errno::ENOSPC.into());
         }
         let block = self.fs.take_spare(self.state, want)?;
+        self.spare = true;
         self.set_run(block, want)
     }
 
