@@ -2,7 +2,6 @@
 // files itself, jumps out, forks, executes a program, or ends the process: every call does all or nothing, and nobody
 // meets what another has left half done.
 // ways: short both patched host cached
-// seconds: 240
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +148,8 @@ int main(int argc, char **argv) {
                         break;
                     }
                     if (waitpid(child, &status, WNOHANG) == child) break;
-                    usleep(60 + i * 37 % 200);
+                    // Ever slower: else a handler that takes longer is all that the child ever comes to.
+                    usleep(60 + i * 37 % 200 + i);
                 }
                 // On a busy machine it may have more to do when the last was sent; hung is who does nothing for a minute.
                 for (int i = 0; status == -1 && i < 60000 && waitpid(child, &status, WNOHANG) == 0; i++) usleep(1000);
