@@ -13,6 +13,9 @@ echo $i
 LOAD
 short sh "$work/load" "$mnt" "$work/done" >"$work/short.out" 2>&1 &
 load=$!
+# Nor does a session that begins meanwhile.
+while [ ! -e "$work/done" ]; do short true || exit 1; done >"$work/begins.out" 2>&1 &
+begins=$!
 slow=0 lost=0
 for round in $(seq "$rounds"); do
     begun=$EPOCHREALTIME
@@ -43,6 +46,8 @@ wait $load
 code=$?
 same "the short way does not notice $rounds kills" "$code: $(tail -1 "$work/short.out" | grep -c '^[0-9]*$')" '0: 1'
 [ $code -eq 0 ] || tail -3 "$work/short.out"
+wait $begins
+same 'sessions begin beside it' "$?: $(cat "$work/begins.out")" '0: '
 same 'what was acknowledged is there' $lost 0
 echo "     kill: $slow of $rounds mounts took longer than a second"
 umount -l "$mnt"
