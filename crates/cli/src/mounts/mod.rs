@@ -41,7 +41,6 @@ use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use upkeep::Upkeep;
 use vfs::cached::Cached;
@@ -471,8 +470,7 @@ fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let Source::Image(path) = &mount.source else { return false };
     let is_read_only = environment::option(outer.options, b"ro").is_some();
     let other = plain(outer.image);
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
+    let same_file = said::is_same_file(path, Path::new(OsStr::from_bytes(&other)));
     let atomic = environment::option(outer.options, b"atomic").and_then(Atomic::from_name);
     same_file && mount.options.read_only == is_read_only && mount.options.atomic == atomic
 }

@@ -5,6 +5,7 @@
 //! needs it (the spare) has the directory open since before, and all go through that: `/proc/PID/fd/N` leads to what is open,
 //! whatever is mounted over it by now.
 
+use super::said::is_same_file;
 use super::spec::CacheImage;
 use crate::attach::Attached;
 use base::{Cred, Cx, Thread};
@@ -14,7 +15,6 @@ use rustix::fs::{Mode, OFlags};
 use server::device;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The option by which a server is told where the directory is.
@@ -47,11 +47,14 @@ pub fn image_at(place: &Path) -> Option<PathBuf> {
     (mounted.kind == "fuse.bypath").then(|| PathBuf::from(mounted.source))
 }
 
+/// Whether it shows `image` there, by the kernel's table: a server may not be there yet, or no longer.
+pub fn shows(image: &Path, place: &Path) -> bool {
+    image_at(place).is_some_and(|there| is_same_file(&there, image))
+}
+
 /// By what path the directory at `place` is reached, where a session has the cache of it mounted over it.
 pub fn below(fs: &'static Fs, image: &Path, place: &Path) -> Option<Vec<u8>> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let is_its = image_at(place).is_some_and(|there| identity(&there).is_some_and(|there| identity(image) == Some(there)));
-    if !is_its {
+    if !shows(image, place) {
         return None;
     }
     let thread = Thread::new();
@@ -102,9 +105,7 @@ fn is_inside(process: &Path, place: &Path) -> bool {
 
 /// Whether a process executes this program: a server, or who goes on for a session that has ended.
 fn runs_this(process: &Path) -> bool {
-    let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let theirs = file(&process.join("exe"));
-    theirs.is_some() && theirs == file(Path::new("/proc/self/exe"))
+    is_same_file(&process.join("exe"), Path::new("/proc/self/exe"))
 }
 
 /// This process, and those that have started it.

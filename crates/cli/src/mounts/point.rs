@@ -2,6 +2,7 @@
 //! not seen. It must never be files of somebody else's that they take for those of the mount.
 
 use super::over;
+use super::said::is_same_file;
 use super::spec::{Mount, Source};
 use crate::attach::Attached;
 use crate::cmd::mount::is_mounted;
@@ -9,7 +10,6 @@ use crate::failure::{Failure, Result};
 use server::device;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,7 +47,9 @@ pub fn look(mount: &Mount, image: Option<&Attached>) -> Result<Under> {
     }
     let shown = mount.shown_point();
     Err(Failure::new(format!(
-        "{shown}: the image is mounted there, but nobody serves it; `bypath umount --lazy {shown}`, and try again"
+        "{shown}: an image is mounted there that nobody serves, or that was at {} before this one; unmount it \
+         (`bypath umount --lazy {shown}`), or take another directory",
+        mount.source.shown()
     )))
 }
 
@@ -69,7 +71,7 @@ fn look_once(mount: &Mount, image: Option<&Attached>, point: &Path) -> Result<Op
     if let Some(mounted) = device::mounted_at(&real)
         && (image.is_some() || mounted.kind == "fuse.bypath")
     {
-        if image.is_some() && matches!(&mount.source, Source::Image(path) if is_mount_of(path, &real)) {
+        if image.is_some() && matches!(&mount.source, Source::Image(path) if over::shows(path, &real)) {
             return Ok(None);
         }
         return Err(Failure::new(format!(
@@ -92,20 +94,12 @@ fn look_once(mount: &Mount, image: Option<&Attached>, point: &Path) -> Result<Op
 
 /// Whether a directory of the kernel's is to be seen where it is.
 fn is_itself(mount: &Mount, point: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    matches!(&mount.source, Source::Host(path) if identity(path).is_some_and(|it| identity(point) == Some(it)))
+    matches!(&mount.source, Source::Host(path) if is_same_file(path, point))
 }
 
 /// Whether the cache of the mount is there already, by another session.
 fn is_its_cache(mount: &Mount, real: &Path) -> bool {
-    mount.options.cache.as_ref().is_some_and(|image| is_mount_of(&image.path, real))
-}
-
-/// Whether the kernel's table names an image as what is mounted at a place.
-fn is_mount_of(image: &Path, place: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let there = over::image_at(place).and_then(|there| identity(&there));
-    there.is_some() && identity(image) == there
+    mount.options.cache.as_ref().is_some_and(|image| over::shows(&image.path, real))
 }
 
 /// Whether the kernel's mount that is there lets do what this one is to let do.

@@ -56,3 +56,8 @@ impl Drop for Said {
 pub fn identity(path: &Path) -> Option<String> {
     fs::metadata(path).ok().map(|meta| format!("{}.{}", meta.dev(), meta.ino()))
 }
+
+/// Whether both paths lead to the same file.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    identity(one).is_some_and(|file| identity(other) == Some(file))
+}

@@ -365,6 +365,18 @@ mod tests {
         assert_eq!(test.census().reserved_lines, 0);
     }
 
+    /// Goal: what is taken and given back, unused, is kept back again before anybody gets it. Method: another lane tries to
+    /// make up for it meanwhile, in vain.
+    #[test]
+    fn given_back_unused() {
+        let (test, _) = filled();
+        let mut tx = test.begin(&test.cx(), lane::Kind::Xattr).unwrap();
+        tx.spare_run(3).unwrap();
+        test.header().spare.patience.store(PATIENCE, Relaxed);
+        drop(tx);
+        assert_eq!(test.header().spare.patience.load(Relaxed), 0);
+    }
+
     /// Goal: whoever dies while a block goes from here to him, or from him to here, loses nothing, and gives nothing away.
     /// Method: his list says what it says then; he is adopted.
     #[test]

@@ -315,8 +315,12 @@ impl<'a> Tx<'a> {
         if self.frees {
             self.fs.release_freed(self.number, listed);
         }
+        self.spare_is_back();
+    }
+
+    /// What makes up for the blocks taken of those kept back is free: others may have tried in vain before.
+    fn spare_is_back(&self) {
         if self.spare {
-            // Others may have tried in vain while it was not free yet.
             self.fs.make_up_next();
         }
     }
@@ -343,6 +347,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn abandon(&mut self) {
         self.fs.put_back_lines(self.state);
         self.fs.return_reservations(self.number, self.state);
+        self.spare_is_back();
         self.start_afresh();
     }
 
