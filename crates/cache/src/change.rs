@@ -2,6 +2,7 @@
 
 use crate::data::Brought;
 use crate::mutant::{self, Mutant};
+use crate::touch::{Range, Set};
 use crate::{Cache, Changes, own};
 use base::{Cx, DescriptionId, Errno, Error, Fallocate, Kind, MapFor, NewNode, Node, RenameMode, Result, SetAttr};
 use pm::UserSlice;
@@ -13,10 +14,6 @@ pub(crate) const ATTEMPTS: u32 = 20;
 const ROUNDS: u32 = 3;
 /// Bytes of a block of the image.
 const BLOCK: u64 = 4096;
-/// Longest file, bytes: what lies behind it no change reaches.
-pub(crate) const FILE_MAX: u64 = 16 << 40;
-/// No bytes.
-const NONE: (u64, u64) = (0, 0);
 
 /// A note, and the change that it is of.
 fn noted<T>(note: impl FnOnce() -> Result<()>, change: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -27,6 +24,13 @@ fn noted<T>(note: impl FnOnce() -> Result<()>, change: impl FnOnce() -> Result<T
     }
     note()?;
     change()
+}
+
+/// The bytes that a write changes of a file of `size` bytes.
+pub(crate) fn written(from: u64, end: u64, size: u64, is_appended: bool) -> Range {
+    // Behind the end there are only bytes that were written here.
+    let to = if end > size { Range::END } else { end };
+    Range { from, to: if from < end { to } else { from }, is_appended: is_appended && to == Range::END }
 }
 
 impl Cache {
@@ -116,7 +120,7 @@ impl Cache {
         self.may_change_names(dir)?;
         self.change(cx, &[dir], || {
             self.touch_name(cx, dir, name)?;
-            self.touch_node(cx, node, NONE)?;
+            self.touch_attributes(cx, node, Set::NONE)?;
             if self.goes_by_names() {
                 self.fs().note_move()?;
             }
@@ -143,7 +147,7 @@ impl Cache {
         let known = self.known_if(node)?;
         let has_others = known.is_some_and(|known| known.stamp.nlink > 1) || attr.nlink > 1;
         if attr.kind == Kind::Directory || has_others {
-            self.touch_node(cx, node, NONE)?;
+            self.touch_attributes(cx, node, Set::NONE)?;
         }
         if attr.kind == Kind::Directory {
             return change();
@@ -189,7 +193,7 @@ impl Cache {
             self.touch_name(cx, dir, name)?;
             if is_directory {
                 // Whoever has it open sees by its own figures that it has gone.
-                self.touch_node(cx, node, NONE)?;
+                self.touch_attributes(cx, node, Set::NONE)?;
             }
             self.native.rmdir(cx, dir, name)
         })
@@ -283,11 +287,10 @@ impl Cache {
         let len = UserSlice::total(from) as u64;
         self.locks_must_last(node)?;
         self.change(cx, &[], || {
-            let start = match offset {
-                Some(offset) => offset,
-                None => self.fs().attr(&own(cx), node)?.size,
-            };
+            let size = self.fs().attr(&own(cx), node)?.size;
+            let start = offset.unwrap_or(size);
             let end = start.saturating_add(len);
+            let range = written(start, end, size, offset.is_none());
             let write = || {
                 self.bring_borders(cx, node, start, end)?;
                 match offset {
@@ -295,7 +298,7 @@ impl Cache {
                     offset => self.native.write(cx, node, offset, from),
                 }
             };
-            noted(|| self.touch_node(cx, node, (start, end.min(FILE_MAX))), write)
+            noted(|| self.touch_bytes(cx, node, range), write)
         })
     }
 
@@ -308,7 +311,8 @@ impl Cache {
         self.locks_must_last(to)?;
         self.change(cx, &[], || {
             let end = to_at.saturating_add(len);
-            self.touch_node(cx, to, (to_at, end.min(FILE_MAX)))?;
+            let size = self.fs().attr(&own(cx), to)?.size;
+            self.touch_bytes(cx, to, written(to_at, end, size, false))?;
             self.bring_borders(cx, to, to_at, end)?;
             self.native.copy_range(cx, from, from_at, to, to_at, len)
         })
@@ -318,7 +322,9 @@ impl Cache {
         self.locks_must_last(node)?;
         self.change(cx, &[], || {
             let size = self.fs().attr(&own(cx), node)?.size;
-            self.touch_node(cx, node, (offset, offset.saturating_add(len).min(size)))?;
+            let extends = matches!(how, Fallocate::Allocate | Fallocate::Zero);
+            let end = offset.saturating_add(len);
+            self.touch_bytes(cx, node, written(offset, if extends { end } else { end.min(size) }, size, false))?;
             self.bring_whole(cx, node)?;
             self.native.fallocate(cx, node, how, offset, len)
         })
@@ -332,29 +338,31 @@ impl Cache {
             match change.size {
                 Some(size) => {
                     let before = self.fs().attr(&own(cx), node)?.size;
-                    self.touch_node(cx, node, NONE)?;
+                    let set = if size == before { Set::NONE } else { Set::SIZE };
+                    self.touch_attributes(cx, node, Set::by(change).with(set))?;
                     if size < before {
-                        self.touch_from(cx, node, size)?;
+                        // What is behind it from now on was written here.
+                        self.touch_bytes(cx, node, Range { from: size, to: Range::END, is_appended: false })?;
                     }
                     self.bring_borders(cx, node, size.min(before), size.min(before))?;
                 }
-                None => self.touch_node(cx, node, NONE)?,
+                None => self.touch_attributes(cx, node, Set::by(change))?,
             }
             self.native.set_attr(cx, node, change)
         })
     }
 
     pub(crate) fn set_attribute(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.change_attributes(cx, node, || self.native.set_xattr(cx, node, name, value, flags))
+        self.change_attributes(cx, node, name, || self.native.set_xattr(cx, node, name, value, flags))
     }
 
     pub(crate) fn remove_attribute(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.change_attributes(cx, node, || self.native.remove_xattr(cx, node, name))
+        self.change_attributes(cx, node, name, || self.native.remove_xattr(cx, node, name))
     }
 
-    fn change_attributes(&self, cx: &Cx, node: Node, mut change: impl FnMut() -> Result<()>) -> Result<()> {
+    fn change_attributes(&self, cx: &Cx, node: Node, name: &[u8], mut change: impl FnMut() -> Result<()>) -> Result<()> {
         self.change(cx, &[], || {
-            self.touch_node(cx, node, NONE)?;
+            self.touch_extended(cx, node, name)?;
             self.bring_attributes(cx, node)?;
             change()
         })
@@ -371,8 +379,8 @@ impl Cache {
     ) -> Result<()> {
         self.locks_must_last(node)?;
         self.change(cx, &[], || {
-            self.touch_node(cx, node, NONE)?;
-            self.touch_from(cx, node, 0)?;
+            self.touch_attributes(cx, node, Set::NONE)?;
+            self.touch_whole(cx, node)?;
             self.note_mapped(cx, node)?;
             self.bring_whole(cx, node)?;
             self.native.map(cx, node, offset, len, what, each)

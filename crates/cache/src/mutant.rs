@@ -25,6 +25,10 @@ pub enum Mutant {
     OpenedBeforeCopy,
     /// The tail of the journal moves before what it covers is synced.
     TailBeforeSync,
+    /// A file is removed or replaced below though another program has written to it.
+    TheirsRemoved,
+    /// A file is overwritten below though another program has written to it.
+    TheirsOverwritten,
 }
 
 #[cfg(feature = "mutants")]

@@ -1,6 +1,6 @@
 //! Files that share their data here. Below they are copies: a round writes what is new, whosever blocks it has here.
 
-use crate::change::{ATTEMPTS, FILE_MAX};
+use crate::change::{ATTEMPTS, written};
 use crate::data::Brought;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result, Twin};
@@ -16,7 +16,8 @@ impl Cache {
         self.change(cx, &[], || {
             let size = self.fs().attr(&own(cx), from)?.size;
             let end = to_at.saturating_add(wanted.min(size.saturating_sub(from_at)));
-            self.touch_node(cx, to, (to_at, end.min(FILE_MAX)))?;
+            let before = self.fs().attr(&own(cx), to)?.size;
+            self.touch_bytes(cx, to, written(to_at, end, before, false))?;
             self.bring_whole(cx, to)?;
             self.while_here(cx, &[(from, from_at, wanted)], || self.native.clone_range(cx, (from, from_at), (to, to_at), len))
         })

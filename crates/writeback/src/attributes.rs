@@ -1,13 +1,14 @@
-//! Owner, mode, extended attributes, times: as they are here.
+//! Owner, mode, extended attributes, times: those that programs set here are below as they are here.
 
-use crate::below::{ATTRIBUTES_MAX, Dir, join};
-use crate::plan::{if_there, image};
+use crate::below::{ATTRIBUTES_MAX, Dir, There, join};
+use crate::plan::{Noted, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Cx, Kind, Node};
 use cache::Cache;
+use cache::touch::Set;
 use engine::lower::bits;
 use pm::{Errno, UserSlice};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Set-id bits.
 const SET_ID: u16 = 0o6000;
@@ -15,33 +16,99 @@ const SET_ID: u16 = 0o6000;
 /// Their names and values.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// What a round changes of a file.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Attributes that were set.
+    pub set: Set,
+    /// Extended ones that were set or removed.
+    pub extended: BTreeSet<Vec<u8>>,
+    /// All of them.
+    pub is_new: bool,
+    /// What it was like before its contents were written.
+    pub there: Option<There>,
+    /// They were.
+    pub has_contents: bool,
+    /// And another program has changed them too.
+    pub is_merged: bool,
+}
+
+impl Changed {
+    /// What the notes of a node say.
+    pub fn by(noted: &Noted) -> Changed {
+        Changed { set: noted.set, extended: noted.extended.clone(), is_new: noted.is_new, ..Changed::default() }
+    }
+
+    fn sets(&self, one: Set) -> bool {
+        self.is_new || self.set.has(one)
+    }
+}
+
 impl Work<'_> {
-    /// Gives what is called `name` the attributes that the node has; whether that is still here.
-    pub fn set_attributes(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<bool> {
+    /// Gives what is called `name` all attributes of the node; whether that is still here.
+    pub fn set_all_attributes(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<bool> {
+        self.set_attributes((dir, name), node, &Changed { is_new: true, ..Changed::default() })
+    }
+
+    /// Gives what is called `name` the attributes of the node that were set, and no others; whether that is still here.
+    pub fn set_attributes(&mut self, (dir, name): (&Dir, &[u8]), node: Node, changed: &Changed) -> Result<bool> {
         let Some(attr) = if_there(self.cache.fs().attr(&self.cx, node))? else { return Ok(false) };
         let Some(there) = dir.stat(name)? else { return Err(Failure::new(join(&dir.path, name), Errno::ESTALE)) };
-        let uid = (there.attr.uid != attr.uid).then_some(attr.uid);
-        let gid = (there.attr.gid != attr.gid).then_some(attr.gid);
+        let uid = (changed.sets(Set::UID) && there.attr.uid != attr.uid).then_some(attr.uid);
+        let gid = (changed.sets(Set::GID) && there.attr.gid != attr.gid).then_some(attr.gid);
         if uid.is_some() || gid.is_some() {
             dir.set_owner(name, uid, gid)?;
         }
         let mut mode = None;
         if attr.kind != Kind::Symlink {
-            match self.set_extended(dir, name, node) {
+            let set = if changed.is_new {
+                self.set_extended(dir, name, node)
+            } else {
+                self.set_some_extended(dir, name, node, &changed.extended)
+            };
+            match set {
                 Err(_) if self.is_gone(node)? => return Ok(false),
                 set => set?,
             }
-            // A change of owner takes set-id bits away.
-            if there.attr.mode != attr.mode || (uid.is_some() || gid.is_some()) && attr.mode & SET_ID != 0 {
-                mode = Some(attr.mode);
+            // A write and a change of owner take set-id bits away here.
+            let is_owner = changed.set.has(Set::UID.with(Set::GID));
+            let was = changed.there.as_ref().map_or(there.attr.mode, |there| there.attr.mode);
+            let wanted = match changed.sets(Set::MODE) {
+                true => attr.mode,
+                false if changed.has_contents || is_owner => was & !SET_ID | was & attr.mode & SET_ID,
+                false => was,
+            };
+            if there.attr.mode != wanted || (uid.is_some() || gid.is_some()) && wanted & SET_ID != 0 {
+                mode = Some(wanted);
             }
         }
-        let atime = (attr.atime != attr.mtime).then_some(attr.atime);
-        dir.set_last(name, mode, atime, attr.mtime)?;
+        let atime = (changed.sets(Set::ATIME) && attr.atime != attr.mtime || changed.set.has(Set::ATIME)).then_some(attr.atime);
+        // Where another program has written too, the file has changed later than it did here.
+        let is_timed = changed.sets(Set::MTIME) || changed.has_contents && !changed.is_merged;
+        let mtime = is_timed.then_some(attr.mtime);
+        if mode.is_some() || atime.is_some() || mtime.is_some() {
+            dir.set_last(name, mode, atime, mtime)?;
+        }
         Ok(true)
     }
 
-    /// Extended attributes, if they are here.
+    /// Sets or removes the extended attributes of these names.
+    fn set_some_extended(&mut self, dir: &Dir, name: &[u8], node: Node, names: &BTreeSet<Vec<u8>>) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let (here, there) = (extended_here(self.cache, &self.cx, node)?, dir.attributes(name)?);
+        for attribute in names {
+            match (here.get(attribute), there.get(attribute)) {
+                (Some(ours), theirs) if theirs != Some(ours) => dir.set_attribute(name, attribute, ours)?,
+                (None, Some(_)) => dir.remove_attribute(name, attribute)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// All extended attributes.
     fn set_extended(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<()> {
         if self.cache.known_if(node).map_err(image)?.is_some_and(|known| known.state & bits::XATTRS == 0) {
             return Ok(());

@@ -1,23 +1,38 @@
-//! A file that others have changed below while it is newer here.
+//! Changes that this session and another program have both made since they last agreed.
 //!
-//! Ours is written over theirs, as if the program had run later, unless the mount says otherwise. Whoever decides by what a
-//! file was like below must not take a round that was cut off for somebody else: so that one has begun to write is noted
-//! (`wNODE` in the log of the round) before the first byte.
+//! | here | below | kept |
+//! |---|---|---|
+//! | bytes | other bytes of the same file | both, in the file |
+//! | bytes | the same bytes, or some that are cut off here | ours in the file, all of theirs in `NAME.bypath-theirs` |
+//! | `O_APPEND` | a longer file | theirs, then ours |
+//! | attributes | contents, or other attributes | both |
+//! | removal, replacement | contents | ours at the name, theirs in `NAME.bypath-theirs` |
+//! | a new name | the same name | ours at the name, theirs in `NAME.bypath-theirs` |
+//!
+//! `ours` does not keep theirs where bytes are overwritten or a changed file is removed; `stop` leaves the name alone below and
+//! `fsync` of it fails. A file counts as changed if its size or time of change is none that a note or an earlier round has
+//! seen. A round that was cut off may have changed it: so that a round has begun to write is noted (`wNODE`) before the
+//! first byte, and the file counts as ours from then on.
 
-use crate::below::{Dir, join};
-use crate::plan::{if_there, image, node};
-use crate::{Failure, Result, Work};
+use crate::below::{Dir, File, There, join};
+use crate::plan::{image, node};
+use crate::{Failure, Id, Result, Work};
 use base::Kind;
-use cache::touch::Label;
-use pm::Errno;
+use cache::mutant::{self, Mutant};
+use cache::touch::{Label, Set, size_as_blocks};
+use engine::lower::Stamp;
+use pm::{Errno, UserSlice};
+
+/// Bytes compared at a time.
+const PIECE: u64 = 64 << 10;
 
 /// What is done with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
-    /// Ours is written over it.
-    #[default]
+    /// Ours replaces theirs.
     Ours,
     /// Theirs is kept beside it, as `NAME.bypath-theirs`.
+    #[default]
     Both,
     /// Ours is not written until somebody decides: `fsync` fails, the rest is written.
     Stop,
@@ -45,39 +60,85 @@ impl Conflict {
 }
 
 impl Work<'_> {
-    /// A file is about to be changed below.
-    pub fn before_writing(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
-        let is_ours = [&self.plan.begun, &self.plan.made, &self.plan.unsure].iter().any(|nodes| nodes.contains(&id));
-        if self.conflict == Conflict::Ours || is_ours {
-            return Ok(());
+    /// Whether it matters what a file is like that is to be removed or replaced.
+    pub fn looks_at(&self, there: &There) -> bool {
+        self.conflict != Conflict::Ours && there.attr.kind == Kind::Regular && !mutant::is(Mutant::TheirsRemoved)
+    }
+
+    /// Whether another program has written to a file of ours since it was last looked at.
+    pub fn is_theirs(&self, there: &There) -> bool {
+        let Some(looked) = self.plan.looked.get(&there.id).filter(|_| self.looks_at(there)) else { return false };
+        !looked.contains(&(size_as_blocks(there.stamp.size), there.stamp.mtime)) && !self.has_begun(there.id)
+    }
+
+    fn has_begun(&self, file: Id) -> bool {
+        let is_its = |node: &u64| self.plan.ids.get(node) == Some(&file);
+        self.plan.begun.keys().any(is_its) || self.plan.unsure.iter().any(is_its)
+    }
+
+    /// `ESTALE` for a file that is to be removed or replaced, and that stays as it is until somebody decides.
+    pub fn must_not_be_theirs(&self, dir: &[u8], name: &[u8], there: &There) -> Result<()> {
+        if self.conflict == Conflict::Stop && self.is_theirs(there) {
+            return Err(Failure::new(join(dir, name), Errno::ESTALE));
         }
-        let (Some(known), Some(there)) = (if_there(self.cache.known_if(node(id)))?.flatten(), dir.stat(name)?) else {
-            return Ok(());
-        };
-        let is_as_known = (there.stamp.size, there.stamp.mtime) == (known.stamp.size, known.stamp.mtime);
-        if !is_as_known {
-            match self.conflict {
-                Conflict::Stop => return Err(Failure::new(join(&dir.path, name), Errno::ESTALE)),
-                _ => self.keep_theirs(dir, name)?,
-            }
-        }
-        self.before("begin")?;
+        Ok(())
+    }
+
+    /// A round is about to write a file: `appends_at` says where below it appends.
+    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>) -> Result<()> {
         let Some(round) = self.plan.rounds.last() else { return Ok(()) };
         let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
-        let label = Label::new(b'w', id);
-        self.cache.note(&self.cx, log, label.whole(), Kind::Fifo, None).map_err(image)
+        let stamp = Stamp { size: id, number: appends_at.map_or(0, |at| at + 1), ..Stamp::default() };
+        self.cache.note_as(&self.cx, log, Label::new(b'w', id).whole(), Kind::Fifo, stamp).map_err(image)
+    }
+
+    /// Notes in the log of this round that attributes of a node are to be set.
+    pub fn note_set(&mut self, at: base::Node, set: Set) -> Result<()> {
+        let Some(round) = self.plan.rounds.last() else { return Ok(()) };
+        let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
+        self.cache.note_attributes(&self.cx, log, at, set).map_err(image)
+    }
+
+    /// Whether writing these runs would take bytes away that another program has written: some that are there differ.
+    pub fn overlaps(&self, id: u64, file: &File, runs: &[(u64, u64)], size: u64, is_cut: bool) -> Result<bool> {
+        let there = file.size()?;
+        if is_cut && there > size {
+            return Ok(true);
+        }
+        let (mut ours, mut theirs) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);
+        for (from, to) in runs {
+            let (mut at, to) = (*from, (*to).min(size).min(there));
+            while at < to {
+                let want = (to - at).min(PIECE) as usize;
+                let mine = UserSlice::from_mut(&mut ours[..want]);
+                let came = self.cache.fs().read(&self.cx, node(id), at, &[mine]).map_err(image)?;
+                let came = came.min(file.read(&mut theirs[..want], at)?);
+                if ours[..came] != theirs[..came] {
+                    return Ok(true);
+                }
+                if came == 0 {
+                    break;
+                }
+                at += came as u64;
+            }
+        }
+        Ok(false)
     }
 
     /// A copy of what is there, beside it.
-    fn keep_theirs(&mut self, dir: &Dir, name: &[u8]) -> Result<()> {
+    pub fn keep_theirs(&mut self, dir: &Dir, name: &[u8]) -> Result<()> {
         let (park, new) = (self.below.park()?, b"theirs".to_vec());
         if park.stat(&new)?.is_some() {
             // Half of one.
             park.remove(&new, false)?;
         }
         self.before("theirs")?;
+        let Some(there) = dir.stat(name)? else { return Ok(()) };
         let (from, to) = (dir.open_file(name)?, park.make_file(&new)?);
         from.copy_to(&to)?;
+        // An ordinary user may not be able to give it away.
+        let _ = park.set_owner(&new, Some(there.attr.uid), Some(there.attr.gid));
+        park.set_last(&new, Some(there.attr.mode), None, Some(there.attr.mtime))?;
         self.set_aside_from((&park, &new), dir, name)
     }
 }

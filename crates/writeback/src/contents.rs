@@ -1,11 +1,17 @@
-//! Bytes: what was touched is below as it is here; a hole that is to be fetched is left alone, the others are made.
+//! Bytes: those that programs wrote here are written below, and no others; a hole that is to be fetched is left alone, the
+//! others are made. Bytes that `O_APPEND` wrote go behind those that are below by then.
 
-use crate::below::{File, PIECE};
+use crate::attributes::Changed;
+use crate::below::{Dir, File, PIECE, join};
 use crate::plan::{Noted, if_there, image, node};
-use crate::{Failure, Result, Work};
+use crate::{Conflict, Failure, Result, Work};
 use base::{Error, Kind, Node};
-use cache::touch::CHUNK;
+use cache::mutant::{self, Mutant};
+use cache::touch::{Range, Set};
 use pm::{Errno, UserSlice};
+
+/// Its owner may read and write a file.
+const OWNER_WRITES: u16 = 0o600;
 
 impl Work<'_> {
     pub fn contents(&mut self) -> Result<()> {
@@ -37,31 +43,123 @@ impl Work<'_> {
         if id == self.plan.root {
             let root = self.below.top()?;
             self.before("attributes")?;
-            return self.set_attributes(&root, b".", node(id)).map(drop);
+            return self.set_attributes((&root, b"."), node(id), &Changed::by(noted)).map(drop);
         }
         let Some(found) = self.find(id, file)? else {
-            // Without a name in the tree: whoever has it open is the last to see it.
+            // Without a name in the tree: only programs that have it open see it.
             let has_name = noted.spot.is_some() || self.plan.targets.contains_key(&id);
             return if has_name { Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) } else { Ok(()) };
         };
-        if attr.kind == Kind::Regular {
-            self.before_writing(id, (&found.dir, &found.name))?;
-        }
-        if attr.kind == Kind::Regular && (!noted.ranges.is_empty() || noted.from.is_some()) {
-            self.before("contents")?;
-            let file = found.dir.open_file(&found.name)?;
-            self.write_ranges(&file, node(id), noted)?;
-        } else if attr.kind == Kind::Regular {
-            // A size that was changed alone.
-            self.before("size")?;
-            let below = found.dir.stat(&found.name)?.map_or(0, |original| original.attr.size);
-            if below != attr.size {
-                let file = found.dir.open_file(&found.name)?;
-                self.write_ranges(&file, node(id), noted)?;
+        let at = (&found.dir, &found.name[..]);
+        let Some(there) = found.dir.stat(&found.name)? else { return Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) };
+        let mut changed = Changed { there: Some(there), ..Changed::by(noted) };
+        let has_contents = attr.kind == Kind::Regular && noted.has_contents();
+        if has_contents {
+            if there.attr.mode & OWNER_WRITES != OWNER_WRITES && !rustix::process::geteuid().is_root() {
+                // To be opened it gets another mode, and its own again at the end of this, or of the next round.
+                self.note_set(node(id), Set::MODE)?;
+                changed.set = changed.set.with(Set::MODE);
             }
+            changed.has_contents = true;
+            changed.is_merged = self.write_contents(id, at, noted)?;
+        } else if attr.kind == Kind::Regular && changed.set.has(Set::MTIME) && !self.plan.begun.contains_key(&id) {
+            self.note_begun(id, None)?;
         }
         self.before("attributes")?;
-        self.set_attributes(&found.dir, &found.name, node(id)).map(drop)
+        self.set_attributes(at, node(id), &changed)?;
+        if changed.is_merged {
+            self.merged.insert(id);
+        } else if (has_contents || changed.set.has(Set::MTIME))
+            && let Some(there) = found.dir.stat(&found.name)?
+        {
+            self.written.insert(id, (there.stamp.size, there.stamp.mtime));
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes of a file that were written here; whether another program has changed it too, so that it is not below as
+    /// it is here.
+    fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<bool> {
+        let begun = self.plan.begun.get(&id).copied();
+        self.before("begin")?;
+        let file = dir.open_file(name)?;
+        let known = if_there(self.cache.known_if(node(id)))?.flatten();
+        let there = file.looked()?;
+        let is_known = known.is_none_or(|known| (known.stamp.size, known.stamp.mtime) == there);
+        let is_ours = begun.is_some() || self.plan.unsure.contains(&id) || noted.is_new;
+        let is_theirs = !is_known && !is_ours && !mutant::is(Mutant::TheirsOverwritten);
+        let size = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?.size;
+        let tail = noted.appended_from().filter(|from| known.is_some_and(|known| known.stamp.size == *from));
+        let head = tail.unwrap_or(size);
+        let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
+        let is_cut = noted.set.has(Set::SIZE);
+        if is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, size, is_cut)? {
+            if self.conflict == Conflict::Stop {
+                return Err(Failure::new(join(&dir.path, name), Errno::ESTALE));
+            }
+            self.keep_theirs(dir, name)?;
+        }
+        if begun.is_none() && !noted.is_new {
+            self.note_begun(id, tail.map(|_| there.0))?;
+        }
+        self.before("contents")?;
+        // Whoever maps it may have stored into any byte, or into none.
+        let is_compared = noted.from.is_some() && !noted.is_new;
+        self.write_runs((&file, is_compared), node(id), &runs, size)?;
+        if is_cut {
+            if file.size()? != size {
+                file.set_size(size)?;
+            }
+        } else if tail.is_none() && file.size()? < size && noted.runs().iter().any(|(_, to)| *to == Range::END) {
+            // It ends with a hole.
+            file.set_size(size)?;
+        }
+        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok(is_theirs) };
+        let is_moved = match begun.flatten() {
+            Some(at) => self.resume_appending(&file, id, (tail, size), at)?,
+            None => self.append_from(&file, id, (tail, size), tail)?,
+        };
+        Ok(is_theirs || is_moved)
+    }
+
+    /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.
+    fn append_from(&mut self, file: &File, id: u64, (from, to): (u64, u64), expected: u64) -> Result<bool> {
+        let (mut from, mut expected, mut is_moved) = (from, expected, false);
+        let mut buffer = vec![0u8; (to - from).min(PIECE) as usize];
+        while from < to {
+            let want = (to - from).min(PIECE) as usize;
+            let part = UserSlice::from_mut(&mut buffer[..want]);
+            let came = self.cache.fs().read(&self.cx, node(id), from, &[part]).map_err(image)?;
+            if came == 0 {
+                // Made shorter meanwhile: that is noted for the next round.
+                break;
+            }
+            expected += came as u64;
+            is_moved |= file.append(&buffer[..came])? != expected;
+            self.bytes += came as u64;
+            from += came as u64;
+        }
+        Ok(is_moved)
+    }
+
+    /// The same after a round that was cut off: it had begun at `at`, and what is there of it is not written again.
+    fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), at: u64) -> Result<bool> {
+        let (mut ours, mut there) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);
+        let (mut done, below) = (0, file.size()?);
+        while from + done < to && at + done < below {
+            let want = (to - from - done).min(below - at - done).min(PIECE) as usize;
+            let part = UserSlice::from_mut(&mut ours[..want]);
+            let came = self.cache.fs().read(&self.cx, node(id), from + done, &[part]).map_err(image)?;
+            let came = came.min(file.read(&mut there[..want], at + done)?);
+            if came == 0 || ours[..came] != there[..came] {
+                // Another program's bytes.
+                done = 0;
+                break;
+            }
+            done += came as u64;
+        }
+        self.append_from(file, id, (from + done, to), from + done)?;
+        Ok(true)
     }
 
     /// A name for people.
@@ -71,45 +169,41 @@ impl Work<'_> {
 
     /// All bytes of a node, into a new file; whether it is still here.
     pub fn write_all(&mut self, file: &File, at: Node) -> Result<bool> {
-        let noted = Noted { from: Some(0), ..Noted::default() };
-        match self.write_ranges(file, at, &noted) {
+        let write = |work: &mut Self| {
+            let size = work.cache.fs().attr(&work.cx, at).map_err(image)?.size;
+            work.write_runs((file, false), at, &[(0, size)], size)?;
+            if file.size()? != size { file.set_size(size) } else { Ok(()) }
+        };
+        match write(self) {
             Err(failure) if failure.errno == Errno::ESTALE => Ok(false),
             result => result.map(|()| true),
         }
     }
 
-    fn write_ranges(&mut self, file: &File, at: Node, noted: &Noted) -> Result<()> {
-        let fs = self.cache.fs();
+    /// Runs of bytes, in order, so that the size below says how far it has come. `is_compared`: blocks that are as they are
+    /// here are left alone.
+    fn write_runs(&mut self, (file, is_compared): (&File, bool), at: Node, runs: &[(u64, u64)], size: u64) -> Result<()> {
         let below = file.size()?;
-        let size = fs.attr(&self.cx, at).map_err(image)?.size;
         let end = self.cache.known_if(at).map_err(image)?.map_or(0, |known| known.end);
-        let mut ranges = noted.ranges.clone();
-        let all = u64::MAX;
-        if let Some(from) = noted.from {
-            ranges.push((from, all));
-        }
-        // What is behind the end below has never been there.
-        if below < size {
-            ranges.push((below - below % CHUNK, all));
-        }
-        // In order, so that the size below says how far it has come.
-        ranges.sort_unstable();
         let mut done = 0;
-        for (from, to) in ranges {
-            let (from, to) = (from.max(done), to.min(size));
+        for (from, to) in runs {
+            let (from, to) = ((*from).max(done), (*to).min(size));
             if from < to {
-                self.write_range(file, at, (from, to), (end, below))?;
+                self.write_range((file, is_compared), at, (from, to), (end, below))?;
                 done = to;
             }
-        }
-        if file.size()? != size {
-            file.set_size(size)?;
         }
         Ok(())
     }
 
     /// One run of bytes. `end`: below it holes are to be fetched, and so they are there. `below`: bytes that are there.
-    fn write_range(&mut self, file: &File, at: Node, (from, to): (u64, u64), (end, below): (u64, u64)) -> Result<()> {
+    fn write_range(
+        &mut self,
+        (file, is_compared): (&File, bool),
+        at: Node,
+        (from, to): (u64, u64),
+        (end, below): (u64, u64),
+    ) -> Result<()> {
         let fs = self.cache.fs();
         let mut from = from;
         while from < to {
@@ -128,15 +222,16 @@ impl Work<'_> {
                 Err(Error::Posix(Errno::ENXIO)) => return Ok(()),
                 Err(error) => return Err(image(error)),
             };
-            self.write_bytes(file, at, from, hole)?;
+            self.write_bytes((file, is_compared), at, from, hole)?;
             from = hole;
         }
         Ok(())
     }
 
-    fn write_bytes(&mut self, file: &File, at: Node, from: u64, to: u64) -> Result<()> {
+    fn write_bytes(&mut self, (file, is_compared): (&File, bool), at: Node, from: u64, to: u64) -> Result<()> {
         let fs = self.cache.fs();
         let mut buffer = vec![0u8; (to - from).min(PIECE) as usize];
+        let mut there = vec![0u8; if is_compared { buffer.len() } else { 0 }];
         let mut from = from;
         while from < to {
             let want = (to - from).min(PIECE) as usize;
@@ -145,10 +240,33 @@ impl Work<'_> {
                 // Made shorter meanwhile: that is noted for the next round.
                 return Ok(());
             }
-            file.write(&buffer[..came], from)?;
-            self.bytes += came as u64;
+            let have = if is_compared { file.read(&mut there[..came], from)? } else { 0 };
+            for (at, len) in differing(&buffer[..came], &there[..have]) {
+                file.write(&buffer[at..at + len], from + at as u64)?;
+                self.bytes += len as u64;
+            }
             from += came as u64;
         }
         Ok(())
     }
+}
+
+/// Runs of `ours`, by whole blocks, that are not the same in `theirs`.
+fn differing(ours: &[u8], theirs: &[u8]) -> Vec<(usize, usize)> {
+    const BLOCK: usize = 4096;
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    if theirs.is_empty() {
+        runs.push((0, ours.len()));
+        return runs;
+    }
+    for (at, block) in ours.chunks(BLOCK).enumerate().map(|(index, block)| (index * BLOCK, block)) {
+        if theirs.get(at..at + block.len()) == Some(block) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.0 + last.1 == at => last.1 += block.len(),
+            _ => runs.push((at, block.len())),
+        }
+    }
+    runs
 }

@@ -1,12 +1,12 @@
 //! The end of a round: what has no name any more goes, times of directories, stamps; then the notes go.
 
-use crate::below::{Dir, parked_id};
+use crate::below::{Dir, There, parked_id};
 use crate::journal::Journal;
 use crate::place::Found;
 use crate::plan::{Spot, if_there, image, names_in, node};
 use crate::{Failure, Id, Result, Work};
 use base::{Error, Kind, Node};
-use cache::touch::Label;
+use cache::touch::{Label, OF_NODES, Set, size_as_blocks};
 use engine::lower::{Stamp, Written};
 use pm::Errno;
 use rustix::fs::RenameFlags;
@@ -28,10 +28,13 @@ struct Stamped {
 }
 
 impl Work<'_> {
-    /// Removes what is left in the park, and the park.
+    /// Removes what is left in the park, and the park. What is in a directory before that: if it is not removed, it goes back
+    /// there.
     pub fn remove(&mut self) -> Result<()> {
         let Some(park) = self.below.park_if()? else { return Ok(()) };
-        for name in park.names()? {
+        let mut names = park.names()?;
+        names.sort_by_cached_key(|name| std::cmp::Reverse(parked_id(name).map_or(usize::MAX, |file| self.depth_then(file))));
+        for name in names {
             let removed = self.remove_parked(&park, &name);
             self.or_cut(removed)?;
         }
@@ -97,17 +100,51 @@ impl Work<'_> {
                 }
             }
         }
+        if !is_directory
+            && let Some(there) = dir.stat(name)?
+            && self.is_theirs(&there)
+        {
+            return if depth == 0 { self.put_back(dir, name, file) } else { Ok(()) };
+        }
         self.before("remove")?;
         match dir.remove(name, is_directory) {
-            Err(failure) if failure.errno == Errno::ENOTEMPTY && depth == 0 => {
-                let (top, was) = (self.below.top()?, self.plan.was.get(&file).and_then(|spots| spots.first()).cloned());
-                let name_then = was.map_or_else(|| name.to_vec(), |(_, name)| name);
-                let kept = [&name_then[..name_then.len().min(200)], b".bypath-theirs"].concat();
-                dir.rename(name, &top, &kept, RenameFlags::NOREPLACE)
-            }
+            Err(failure) if failure.errno == Errno::ENOTEMPTY && depth == 0 => self.put_back(dir, name, file),
             Err(failure) if failure.errno == Errno::ENOTEMPTY => Ok(()),
             result => result,
         }
+    }
+
+    /// What was to be removed and holds changes of another program goes back to its directory: beside what is there now, or
+    /// by its own name if the directory is on its way out too and stays for that.
+    fn put_back(&mut self, park: &Dir, name: &[u8], file: Id) -> Result<()> {
+        let Some((mut dir, last)) = self.stood_at(file) else { return Err(Failure::new(name, Errno::EBUSY)) };
+        for _ in 0..DEPTH_MAX {
+            if let Some(at) = self.open(dir)? {
+                let is_parked = at.path.starts_with(self.below.park_name());
+                if is_parked && at.stat(&last)?.is_none() {
+                    return park.rename(name, &at, &last, RenameFlags::NOREPLACE);
+                }
+                return self.set_aside_from((park, name), &at, &last);
+            }
+            let above = self.plan.ids.get(&dir).and_then(|file| self.stood_at(*file));
+            dir = above.map_or(self.plan.root, |(above, _)| above);
+        }
+        Err(Failure::new(name, Errno::ELOOP))
+    }
+
+    /// Where a file was when it was touched first.
+    fn stood_at(&self, file: Id) -> Option<Spot> {
+        self.plan.was.get(&file).and_then(|spots| spots.first()).cloned()
+    }
+
+    /// Levels above a file then.
+    fn depth_then(&self, file: Id) -> usize {
+        let (mut at, mut depth) = (self.stood_at(file), 0);
+        while let Some((dir, _)) = at.filter(|_| depth < DEPTH_MAX as usize) {
+            depth += 1;
+            at = self.plan.ids.get(&dir).and_then(|file| self.stood_at(*file));
+        }
+        depth
     }
 
     /// Times of directories whose names have changed below, as they are here.
@@ -124,8 +161,13 @@ impl Work<'_> {
     fn times_of(&mut self, id: u64) -> Result<()> {
         let Some(attr) = if_there(self.cache.fs().attr(&self.cx, node(id)))? else { return Ok(()) };
         let Some(dir) = self.open(id)? else { return Ok(()) };
+        let is_set = self.plan.nodes.get(&id).is_some_and(|noted| noted.is_new || noted.set.has(Set::MTIME));
+        if self.theirs.contains(&id) && !is_set && self.below.names().is_none() {
+            // Another program has changed its names too, later than this session did.
+            return Ok(());
+        }
         self.before("times")?;
-        let set = dir.set_times(b".", None, attr.mtime);
+        let set = dir.set_times(b".", None, Some(attr.mtime));
         // All that was changed in it has been skipped: it stays as it is below.
         let has_names = self.plan.names.range((id, Vec::new())..(id + 1, Vec::new())).next().is_some();
         match set {
@@ -153,6 +195,7 @@ impl Work<'_> {
         self.cache.fs().count_written(self.bytes).map_err(image)?;
         self.before("notes")?;
         self.remove_notes()?;
+        self.look_again();
         self.below.end()
     }
 
@@ -174,15 +217,55 @@ impl Work<'_> {
             {
                 let spot = self.plan.targets.get(&id).and_then(|spots| spots.first()).or(self.plan.names_found.get(&id));
                 let name = spot.map(|(dir, name)| (node(*dir), name.clone()));
-                let mut stamp = there.stamp;
-                if self.theirs.contains(&id) {
-                    // As it has never been: whoever keeps the cache fresh lists it anew.
-                    stamp.ctime -= 1;
-                }
+                let stamp = self.stamp_of(id, &there)?;
                 all.push(Stamped { node: node(id), stamp, name });
             }
         }
         Ok(all)
+    }
+
+    /// What is noted of a file that is there. If another program has changed it, it is noted as it has never been, so that it is
+    /// looked at again.
+    fn stamp_of(&mut self, id: u64, there: &There) -> Result<Stamp> {
+        let mut stamp = there.stamp;
+        if self.theirs.contains(&id) {
+            stamp.ctime -= 1;
+            self.again.insert(id);
+            return Ok(stamp);
+        }
+        let (Some(here), Some(known)) = (
+            if_there(self.cache.fs().attr(&self.cx, node(id)))?.filter(|here| here.kind == Kind::Regular),
+            if_there(self.cache.known_if(node(id)))?.flatten(),
+        ) else {
+            return Ok(stamp);
+        };
+        let expected = self.written.get(&id).copied().unwrap_or((known.stamp.size, known.stamp.mtime));
+        let is_made = self.plan.made.contains(&id) || self.plan.noted_made.contains(&id);
+        let is_as_here = (there.attr.mode, there.attr.uid, there.attr.gid) == (here.mode, here.uid, here.gid);
+        if self.merged.contains(&id) || !is_made && (stamp.size, stamp.mtime) != expected {
+            stamp.mtime -= 1;
+            self.again.insert(id);
+        } else if !is_as_here {
+            stamp.ctime -= 1;
+            self.again.insert(id);
+        }
+        Ok(stamp)
+    }
+
+    /// Files and directories that another program has changed too are shown as they are below from now on. What fails is
+    /// looked at again by the server.
+    fn look_again(&mut self) {
+        for id in std::mem::take(&mut self.again) {
+            let spot = self.plan.dirs.get(&id).or(self.plan.targets.get(&id).and_then(|spots| spots.first()));
+            let spot = spot.or(self.plan.nodes.get(&id).and_then(|noted| noted.spot.as_ref())).cloned();
+            let is_directory = self.theirs.contains(&id);
+            let _ = match spot {
+                _ if is_directory && self.below.names().is_some() => Ok(()),
+                _ if is_directory => self.cache.refresh_one(&self.cx, node(id)),
+                Some((dir, name)) => self.cache.refresh_entry(&self.cx, node(dir), &name),
+                None => Ok(()),
+            };
+        }
     }
 
     fn stands_at(&mut self, id: u64, file: Id) -> Result<Option<(Dir, Vec<u8>)>> {
@@ -227,16 +310,26 @@ impl Work<'_> {
         let logs = self.logs_since()?;
         for Stamped { node, stamp, name } in batch {
             let mut is_clean = true;
-            for (log, kind) in logs.iter().flat_map(|log| [b'n', b'd', b'c'].map(|kind| (*log, kind))) {
+            for (log, kind) in logs.iter().flat_map(|log| [b'n'].into_iter().chain(OF_NODES).map(|kind| (*log, kind))) {
                 is_clean &= if_there(fs.lookup(&self.cx, log, Label::new(kind, node.id).whole()))?.is_none();
             }
             let name = name.as_ref().map(|(dir, name)| (*dir, &name[..]));
             match fs.written(&self.cx, *node, &Written { stamp: *stamp, is_clean, name }) {
-                Ok(()) | Err(Error::Posix(Errno::ESTALE)) => {}
+                Ok(()) => {}
+                Err(Error::Posix(Errno::ESTALE)) => self.note_written(*node, stamp)?,
                 Err(error) => return Err(image(error)),
             }
         }
         Ok(())
+    }
+
+    /// A node has gone here while its file was written below: the round that removes that has no other way to know what it
+    /// was like.
+    fn note_written(&mut self, node: Node, stamp: &Stamp) -> Result<()> {
+        let log = self.cache.log_of(&self.cx, self.cache.fs().round().map_err(image)?).map_err(image)?;
+        let stamp = Stamp { size: node.id, blocks: size_as_blocks(stamp.size), ..*stamp };
+        let label = Label::new(b'v', node.id);
+        self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
     /// Files that nobody has open, and so nobody has mapped: unless somebody has come since.

@@ -13,8 +13,8 @@
 //! stands where, and notes go last. A round that comes after one that was cut off takes the notes of both. So recovery is
 //! a round. Behind a daemon, whose numbers say nothing, files go by those of their nodes ([`names`]).
 //!
-//! **Nothing of anybody else's is removed or replaced**: a file that the notes do not know goes aside, as
-//! `NAME.bypath-theirs`.
+//! **Other programs change the same files**: a round writes what was changed here and nothing else, and what both have
+//! changed is kept twice ([`conflict`]). A file that the notes do not know goes aside, as `NAME.bypath-theirs`.
 //!
 //! **Nothing is dropped**: what fails is kept, the rest is done, and the next round tries again.
 #![forbid(unsafe_code)]
@@ -47,9 +47,9 @@ use cache::Cache;
 use cache::mutant::{self, Mutant};
 use plan::Plan;
 use pm::Errno;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -125,6 +125,7 @@ pub struct Writer {
     conflict: Conflict,
     /// What was done below before may not be durable: a round was cut off, or nobody knows.
     is_unsure: AtomicBool,
+    kept: Mutex<Vec<String>>,
 }
 
 /// A round under way.
@@ -143,6 +144,14 @@ pub(crate) struct Work<'a> {
     pub places: HashMap<u64, Vec<u8>>,
     /// Directories that others have changed too.
     pub theirs: HashSet<u64>,
+    /// Files that another program has changed too, so that they are not below as they are here.
+    pub merged: HashSet<u64>,
+    /// Size and time of change that this round has given to files.
+    pub written: HashMap<u64, (u64, i64)>,
+    /// What is to be looked at below when the round is over.
+    pub again: BTreeSet<u64>,
+    /// Names that files and directories of other programs were given.
+    pub kept: Vec<Vec<u8>>,
     /// What could not be done; the first of it.
     pub failure: Option<Failure>,
     pub bytes: u64,
@@ -157,8 +166,9 @@ impl Writer {
             thread: Thread::new(),
             below: Below::of(cache)?,
             journal: None,
-            conflict: Conflict::Ours,
+            conflict: Conflict::default(),
             is_unsure: AtomicBool::new(true),
+            kept: Mutex::default(),
         })
     }
 
@@ -241,12 +251,18 @@ impl Writer {
             hook: &mut ask,
             places: HashMap::new(),
             theirs: HashSet::new(),
+            merged: HashSet::new(),
+            written: HashMap::new(),
+            again: BTreeSet::new(),
+            kept: Vec::new(),
             failure: None,
             bytes: 0,
         };
         // The tail of a journal moves behind what is synced.
         let is_early = mutant::is(Mutant::TailBeforeSync);
-        work.all(!is_early && (sync || journal.is_some() || outlives))?;
+        let done = work.all(!is_early && (sync || journal.is_some() || outlives));
+        self.note_kept(&mut work.kept);
+        done?;
         self.is_unsure.store(false, Relaxed);
         if let Some(journal) = journal {
             work.before("tail")?;
@@ -265,11 +281,24 @@ impl Writer {
         if self.is_unsure.load(Relaxed) && !plan.is_empty() && !mutant::is(Mutant::BelievedWhole) {
             self.below.sync()?;
             let ids = plan.unsure.iter().filter(|id| plan.ids.contains_key(*id));
-            ids.for_each(|id| plan.nodes.entry(*id).or_default().from = Some(0));
+            ids.for_each(|id| {
+                let noted = plan.nodes.entry(*id).or_default();
+                (noted.from, noted.is_new) = (Some(0), true);
+            });
         } else {
             plan.unsure.clear();
         }
         Ok(plan)
+    }
+
+    /// Names under which a round has kept what another program had written, since this was asked last.
+    pub fn kept(&self) -> Vec<String> {
+        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_kept(&self, names: &mut Vec<Vec<u8>>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(names.drain(..).map(|name| String::from_utf8_lossy(&name).into_owned()));
     }
 
     /// What this thread has of the image goes back.

@@ -8,7 +8,7 @@ use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
-use cache::touch::Label;
+use cache::touch::{Label, size_as_blocks};
 use engine::lower::{Stamp, Written};
 use pm::{Errno, UserSlice};
 use rustix::fs::{FileType, RenameFlags};
@@ -69,16 +69,26 @@ impl Work<'_> {
     }
 
     fn move_in(&mut self, (from, old): (&Dir, &[u8]), (at, name): (&Dir, &[u8]), there: Option<&There>) -> Result<()> {
-        if let Some(there) = there.filter(|_| self.outlives && !mutant::is(Mutant::NumberGivenTwice)) {
-            self.keep_replaced((at, name), there)?;
+        if let Some(there) = there {
+            self.before_replacing((at, name), there)?;
         }
         self.before("move")?;
         let flags = if there.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         from.rename(old, at, name, flags)
     }
 
-    /// What is about to be replaced stays in the park until all has been made. Nothing that is made before gets its number:
-    /// a power failure would bring it back, and the image would take it for what was made.
+    /// A file is about to be replaced by a rename. It keeps a second name in the park until all has been made:
+    /// - another program may write to it until the rename, and what it wrote is looked at when it is removed;
+    /// - nothing that is made before gets its number: a power failure would bring it back, and the image would take it for
+    ///   what was made.
+    fn before_replacing(&mut self, (at, name): (&Dir, &[u8]), there: &There) -> Result<()> {
+        self.must_not_be_theirs(&at.path, name, there)?;
+        if (self.outlives || self.looks_at(there)) && !mutant::is(Mutant::NumberGivenTwice) {
+            self.keep_replaced((at, name), there)?;
+        }
+        Ok(())
+    }
+
     fn keep_replaced(&mut self, (at, name): (&Dir, &[u8]), there: &There) -> Result<()> {
         let (park, kept) = (self.below.park()?, parked(there.id));
         if self.below.names().is_some() || park.stat(&kept)?.is_some() {
@@ -134,7 +144,8 @@ impl Work<'_> {
         // Its mode and times come when it is filled.
         if target.kind == Kind::Directory {
             let spot = Some((dir, name.to_vec()));
-            self.plan.nodes.entry(target.node.id).or_default().spot = spot;
+            let noted = self.plan.nodes.entry(target.node.id).or_default();
+            (noted.spot, noted.is_new) = (spot, true);
             self.plan.touched.insert(target.node.id);
         }
         if mutant::is(Mutant::NumberAfterName) {
@@ -144,7 +155,7 @@ impl Work<'_> {
         if mutant::is(Mutant::DataAfterName) && target.kind == Kind::Regular {
             self.before("late")?;
             self.write_all(&at.open_file(name)?, target.node)?;
-            self.set_attributes(at, name, target.node)?;
+            self.set_all_attributes(at, name, target.node)?;
         }
         Ok(())
     }
@@ -182,7 +193,7 @@ impl Work<'_> {
         if if_there(fs.lookup(&self.cx, log, label.whole()))?.is_some() {
             fs.unlink(&self.cx, log, label.whole()).map_err(image)?;
         }
-        let stamp = Stamp { size: target.node.id, ..made.stamp };
+        let stamp = Stamp { size: target.node.id, blocks: size_as_blocks(made.stamp.size), ..made.stamp };
         self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
@@ -215,7 +226,7 @@ impl Work<'_> {
         }
         if target.kind != Kind::Directory {
             self.before("set")?;
-            if !self.set_attributes(park, new, target.node)? {
+            if !self.set_all_attributes(park, new, target.node)? {
                 return Ok(None);
             }
         }

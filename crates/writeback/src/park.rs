@@ -5,9 +5,9 @@
 
 use crate::below::{Dir, join, parked};
 use crate::plan::{Spot, Target, if_there, node};
-use crate::{Failure, Id, Result, Work};
+use crate::{Conflict, Failure, Id, Result, Work};
 use base::Kind;
-use cache::touch::Label;
+use cache::touch::{Label, Set};
 use pm::Errno;
 use rustix::fs::RenameFlags;
 
@@ -66,9 +66,12 @@ impl Work<'_> {
             let Some(there) = dir.stat(b".")? else { continue };
             if there.attr.mode & OWNER_CHANGES != OWNER_CHANGES {
                 self.before("rights")?;
+                // So that they are given back by whichever round comes to that.
+                let noted = self.plan.nodes.get(&id).map_or(Set::NONE, |noted| noted.set).with(Set::MODE);
+                self.note_set(node(id), Set::MODE)?;
                 let taken = dir.set_mode(b".", there.attr.mode | OWNER_CHANGES);
                 self.keep(taken)?;
-                self.plan.nodes.entry(id).or_default();
+                self.plan.nodes.entry(id).or_default().set = noted;
             }
         }
         Ok(())
@@ -100,8 +103,15 @@ impl Work<'_> {
             return Ok(());
         }
         if !self.plan.ours.contains(&file) {
-            // Of nobody's that we know: it goes aside where something of ours is to stand.
-            return if target.is_some() { self.set_aside(&at, name, name) } else { Ok(()) };
+            // Another program's: it goes aside where something of ours is to stand.
+            return match target {
+                Some(_) if self.conflict == Conflict::Stop => Err(Failure::new(join(&at.path, name), Errno::EEXIST)),
+                Some(_) => self.set_aside(&at, name, name),
+                None => Ok(()),
+            };
+        }
+        if !self.plan.wanted.contains(&file) {
+            self.must_not_be_theirs(&at.path, name, &there)?;
         }
         let is_directory = there.attr.kind == Kind::Directory;
         let is_replaced = target.is_some_and(|target| target.kind != Kind::Directory);
@@ -142,6 +152,9 @@ impl Work<'_> {
                 Err(failure) if failure.errno == Errno::EEXIST => {}
                 result => {
                     self.places.clear();
+                    if result.is_ok() {
+                        self.kept.push(join(&at.path, &other));
+                    }
                     return result;
                 }
             }

@@ -6,7 +6,7 @@ use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
 use cache::Cache;
 use cache::mutant::{self, Mutant};
-use cache::touch::{CHUNK, Label};
+use cache::touch::{CHUNK, Label, Range, Set};
 use engine::lower::{Stamp, bits};
 use pm::{Errno, UserSlice};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -31,13 +31,51 @@ pub struct Target {
 /// What is noted of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Noted {
-    /// Bytes that have been touched, in order.
-    pub ranges: Vec<(u64, u64)>,
-    /// All from here on have.
+    /// Bytes that were written, in order.
+    pub ranges: Vec<Range>,
+    /// Bytes some of which were written.
+    pub chunks: Vec<(u64, u64)>,
+    /// All from here on were.
     pub from: Option<u64>,
+    /// Attributes that were set.
+    pub set: Set,
+    /// Extended attributes that were set or removed.
+    pub extended: BTreeSet<Vec<u8>>,
+    /// All attributes count as set: the node is new below.
+    pub is_new: bool,
     /// One of its names in the tree.
     pub spot: Option<Spot>,
 }
+
+impl Noted {
+    /// Runs of bytes to be written, in order; an end of [`Range::END`] is that of the file.
+    pub fn runs(&self) -> Vec<(u64, u64)> {
+        let ranges = self.ranges.iter().map(|range| (range.from, range.to));
+        let mut runs: Vec<_> = ranges.chain(self.chunks.iter().copied()).collect();
+        runs.extend(self.from.map(|from| (from, Range::END)));
+        runs.sort_unstable();
+        runs
+    }
+
+    /// Whether bytes, or their number, were changed.
+    pub fn has_contents(&self) -> bool {
+        self.set.has(Set::SIZE) || self.from.is_some() || !(self.ranges.is_empty() && self.chunks.is_empty())
+    }
+
+    /// From where on the file was extended by `O_APPEND` alone.
+    pub fn appended_from(&self) -> Option<u64> {
+        let mut appended = self.ranges.iter().filter(|range| range.is_appended).map(|range| range.from);
+        let first = appended.next()?;
+        let first = appended.fold(first, u64::min);
+        let is_other = |range: &&Range| !range.is_appended && range.to > first;
+        let is_plain = !self.is_new && self.from.is_none() && !self.set.has(Set::SIZE);
+        let is_alone = !self.ranges.iter().any(|range| is_other(&range)) && self.chunks.iter().all(|(_, to)| *to <= first);
+        (is_plain && is_alone).then_some(first)
+    }
+}
+
+/// What a file was like when a note of it was made: which, its size as notes keep it, and its time of change.
+pub type Looked = (u32, i64);
 
 /// All that a round has to do.
 #[derive(Debug, Default)]
@@ -72,8 +110,10 @@ pub struct Plan {
     pub noted_made: HashSet<u64>,
     /// Those of them whose round was cut off.
     pub unsure: HashSet<u64>,
-    /// Nodes that a round has begun to write before, which was cut off.
-    pub begun: HashSet<u64>,
+    /// Nodes that a round has begun to write before, which was cut off; and where it appends to their files.
+    pub begun: HashMap<u64, Option<u64>>,
+    /// What files below were like when they were touched, or written by the round before.
+    pub looked: HashMap<Id, Vec<Looked>>,
     /// Nodes that were written whole in this round.
     pub made: HashSet<u64>,
     /// Those of them that are mapped and open no more.
@@ -229,7 +269,7 @@ impl Plan {
             let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
             let note = cache.fs().lookup(cx, log, &label).map_err(image)?;
             self.noted += 1;
-            if kind == b'd' && mutant::is(Mutant::NoteLeftOut) || kind == b'n' && mutant::is(Mutant::NameLeftOut) {
+            if b"abcdek".contains(&kind) && mutant::is(Mutant::NoteLeftOut) || kind == b'n' && mutant::is(Mutant::NameLeftOut) {
                 continue;
             }
             match kind {
@@ -260,18 +300,13 @@ impl Plan {
                         self.unsure.insert(id);
                     }
                 }
-                b'w' => drop(self.begun.insert(id)),
-                b'd' => {
-                    let noted = self.nodes.entry(id).or_default();
-                    read_map(cache, cx, note, |chunk| noted.ranges.push((chunk * CHUNK, (chunk + 1) * CHUNK)))?;
+                b'w' => {
+                    let stamp = cache.known_if(note).map_err(image)?.map(|known| known.stamp);
+                    let appends_at = stamp.and_then(|stamp| stamp.number.checked_sub(1));
+                    self.begun.insert(id, appends_at);
                 }
-                b'c' => {
-                    let noted = self.nodes.entry(id).or_default();
-                    read_map(cache, cx, note, |chunk| {
-                        noted.from = Some(noted.from.unwrap_or(u64::MAX).min(chunk * CHUNK));
-                    })?;
-                }
-                _ => {}
+                b'v' => drop(self.learn(cache, note)?),
+                _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
             }
         }
         Ok(())
@@ -287,6 +322,7 @@ impl Plan {
         }
         self.know(id, &known.stamp);
         self.ours.insert(file);
+        self.looked.entry(file).or_default().push((known.stamp.blocks, known.stamp.mtime));
         if id != 0 {
             self.ids.insert(id, file);
         }
@@ -329,8 +365,10 @@ impl Plan {
             self.learn_node(cache, child)?;
             if kind == Kind::Directory {
                 self.learn_dir(cache, cx, child.id)?;
-                // One that was made by a round that was cut off has not its mode yet.
-                self.nodes.entry(child.id).or_default();
+                if self.noted_made.contains(&child.id) {
+                    // Made by a round that was cut off: it has not its mode yet.
+                    self.nodes.entry(child.id).or_default().is_new = true;
+                }
             }
         }
         self.names = names;
@@ -342,8 +380,6 @@ impl Plan {
                 continue;
             }
             self.learn_node(cache, node(*id))?;
-            noted.ranges.sort_unstable();
-            noted.ranges.dedup();
             let mut text = [0; 255];
             if *id == self.root {
                 continue;
@@ -416,8 +452,49 @@ impl Plan {
     }
 }
 
+/// Adds what one kind of notes says of a node.
+pub fn read_noted(cache: &Cache, cx: &Cx, (kind, note): (u8, Node), noted: &mut Noted) -> Result<()> {
+    let chunk = |chunk: u64| (chunk * CHUNK, (chunk + 1) * CHUNK);
+    match kind {
+        b'a' => {
+            let mut bytes = [0; Set::COUNT];
+            let came = cache.fs().read(cx, note, 0, &[UserSlice::from_mut(&mut bytes)]).map_err(image)?;
+            noted.set = noted.set.with(Set::parse(&bytes[..came]));
+        }
+        b'b' => read_ranges(cache, cx, note, &mut noted.ranges)?,
+        b'e' => noted.extended.extend(names_in(cache, cx, note)?),
+        b'k' => read_map(cache, cx, note, |at| noted.chunks.push(chunk(at)))?,
+        b'c' => read_map(cache, cx, note, |at| noted.from = Some(noted.from.unwrap_or(u64::MAX).min(at * CHUNK)))?,
+        // Of an older version: any attribute may have been set.
+        b'd' => {
+            noted.set = Set::ALL;
+            noted.is_new = true;
+            read_map(cache, cx, note, |at| noted.chunks.push(chunk(at)))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read_ranges(cache: &Cache, cx: &Cx, note: Node, ranges: &mut Vec<Range>) -> Result<()> {
+    let (mut at, mut bytes) = (0, vec![0u8; 64 << 10]);
+    loop {
+        let came = cache.fs().read(cx, note, at, &[UserSlice::from_mut(&mut bytes)]).map_err(image)?;
+        if came < Range::LEN {
+            ranges.sort_unstable_by_key(|range| (range.from, range.to));
+            ranges.dedup();
+            return Ok(());
+        }
+        let records = bytes[..came].chunks_exact(Range::LEN).map(Range::parse);
+        for record in records {
+            ranges.push(record.ok_or_else(|| Failure::new("the log of the cache image", Errno::EUCLEAN))?);
+        }
+        at += (came - came % Range::LEN) as u64;
+    }
+}
+
 /// Calls `each` with every chunk that a map of the log has.
-pub fn read_map(cache: &Cache, cx: &Cx, map: Node, mut each: impl FnMut(u64)) -> Result<()> {
+fn read_map(cache: &Cache, cx: &Cx, map: Node, mut each: impl FnMut(u64)) -> Result<()> {
     let mut at = 0;
     let mut bytes = vec![0u8; 64 << 10];
     loop {

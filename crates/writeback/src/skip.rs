@@ -3,7 +3,7 @@
 use crate::plan::{if_there, image, names_in, node};
 use crate::{Failure, Result, Writer};
 use base::{Kind, NewNode, Node, RenameMode};
-use cache::touch::Label;
+use cache::touch::{Label, OF_NODES};
 use engine::lower::Stamp;
 use pm::Errno;
 
@@ -77,8 +77,16 @@ impl Writer {
             let (Some(_), Some(log)) = (Label::parse(&round), if_there(fs.lookup(&cx, self.cache.touched(), &round))?) else {
                 continue;
             };
-            for label in [b'd', b'c', b'm', b'w'].map(|kind| Label::new(kind, at.id)) {
-                if_there(fs.unlink(&cx, log, label.whole()))?;
+            for label in b"mwv".iter().chain(&OF_NODES).map(|kind| Label::new(*kind, at.id)) {
+                let Some((note, kind)) = if_there(fs.lookup_kind(&cx, log, label.whole()))? else { continue };
+                if kind != Kind::Directory {
+                    if_there(fs.unlink(&cx, log, label.whole()))?;
+                    continue;
+                }
+                for attribute in names_in(self.cache, &cx, note)? {
+                    if_there(fs.unlink(&cx, note, &attribute))?;
+                }
+                if_there(fs.rmdir(&cx, log, label.whole()))?;
             }
             for label in names_in(self.cache, &cx, log)? {
                 let Some(id) = label.strip_prefix(b"n").and_then(Label::parse) else { continue };

@@ -1,10 +1,10 @@
 //! How far behind the directory below is.
 
-use crate::plan::{if_there, image, names_in, node, read_map};
+use crate::plan::{Noted, if_there, image, names_in, node, read_noted};
 use crate::{Failure, Result};
 use base::Cx;
 use cache::Cache;
-use cache::touch::{CHUNK, Label};
+use cache::touch::{Label, OF_NODES};
 use pm::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +34,7 @@ impl Status {
         let (writer, error, rounds) = fs.writer().map_err(image)?;
         let mut status = Status { writer, error, rounds, written: fs.count_written(0).map_err(image)?, ..Status::default() };
         for_each_log(cache, cx, |log| {
+            let mut files = BTreeSet::new();
             for label in names_if_there(cache, cx, log)? {
                 match label.first() {
                     Some(b'n') => {
@@ -41,10 +42,11 @@ impl Status {
                             status.names += names_if_there(cache, cx, dir)?.len() as u64;
                         }
                     }
-                    Some(b'd') => status.files += 1,
+                    Some(kind) if OF_NODES.contains(kind) => drop(files.insert(label[1..].to_vec())),
                     _ => {}
                 }
             }
+            status.files += files.len() as u64;
             Ok(())
         })?;
         status.mapped = names_in(cache, cx, cache.mapped())?.len() as u64;
@@ -56,7 +58,7 @@ impl Status {
 /// What waits to be written below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Bytes that a round would write, by the 64 KiB that are noted.
+    /// Bytes that a round would write.
     pub bytes: u64,
     /// When the oldest change was noted, nanoseconds since the epoch; of contents that change again and again, when they
     /// did last before the round that is under way. `None`: nothing waits.
@@ -67,13 +69,13 @@ impl Waiting {
     /// That of this cache.
     pub fn of(cache: &Cache, cx: &Cx) -> std::result::Result<Waiting, Failure> {
         let (fs, mut since) = (cache.fs(), None);
-        // Chunks of each file, and from where on all of it.
-        let mut files: BTreeMap<u64, (BTreeSet<u64>, u64)> = BTreeMap::new();
+        let mut files: BTreeMap<u64, Noted> = BTreeMap::new();
         for_each_log(cache, cx, |log| {
             for label in names_if_there(cache, cx, log)? {
-                let (Some(kind @ (b'n' | b'd' | b'c')), Some(id)) = (label.first().copied(), Label::parse(&label[1..])) else {
+                let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
+                if kind != b'n' && !OF_NODES.contains(&kind) {
                     continue;
-                };
+                }
                 let Some(note) = if_there(fs.lookup(cx, log, &label))? else { continue };
                 let noted = match kind {
                     b'n' => if_there(cache.known_if(note))?.flatten().map(|known| known.seen),
@@ -81,30 +83,26 @@ impl Waiting {
                 };
                 since = [since, noted].into_iter().flatten().min();
                 if kind != b'n' {
-                    let (chunks, from) = files.entry(id).or_insert((BTreeSet::new(), u64::MAX));
-                    let took = read_map(cache, cx, note, |chunk| match kind {
-                        b'd' => drop(chunks.insert(chunk)),
-                        _ => *from = chunk.min(*from),
-                    });
                     // Who writes back may take it away meanwhile.
-                    if took.is_err() {
-                        chunks.clear();
-                    }
+                    let _ = read_noted(cache, cx, (kind, note), files.entry(id).or_default());
                 }
             }
             Ok(())
         })?;
         for name in names_in(cache, cx, cache.mapped())? {
             if let Some(id) = Label::parse(&name) {
-                files.entry(id).or_insert((BTreeSet::new(), 0)).1 = 0;
+                files.entry(id).or_default().from = Some(0);
             }
         }
         let mut waiting = Waiting { bytes: 0, since };
-        for (id, (chunks, from)) in files {
+        for (id, noted) in files {
             let size = if_there(fs.attr(cx, node(id)))?.map_or(0, |attr| attr.size);
-            let part = |chunk: u64| size.min((chunk + 1).saturating_mul(CHUNK)).saturating_sub(size.min(chunk * CHUNK));
-            waiting.bytes += chunks.range(..from).map(|chunk| part(*chunk)).sum::<u64>();
-            waiting.bytes += size.saturating_sub(from.saturating_mul(CHUNK));
+            let mut done = 0;
+            for (from, to) in noted.runs() {
+                let (from, to) = (from.max(done), to.min(size));
+                waiting.bytes += to.saturating_sub(from);
+                done = done.max(to);
+            }
         }
         Ok(waiting)
     }
@@ -163,7 +161,7 @@ pub fn is_clean(cache: &Cache, cx: &Cx) -> Result<bool> {
     let mut clean = names_in(cache, cx, cache.mapped())?.is_empty();
     for_each_log(cache, cx, |log| {
         // What was made by the round before is no change.
-        clean &= names_if_there(cache, cx, log)?.iter().all(|label| label.first() == Some(&b'm'));
+        clean &= names_if_there(cache, cx, log)?.iter().all(|label| matches!(label.first(), Some(b'm' | b'v')));
         Ok(())
     })?;
     Ok(clean)

@@ -248,15 +248,19 @@ impl Dir {
         }
     }
 
-    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
+    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: Option<i64>) -> Result<()> {
         self.set_last(name, None, atime, mtime)
     }
 
-    /// Mode and times in one message. A time of last access that is not said is the other: older daemons know both or none.
-    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: i64) -> Result<()> {
-        let at = |time| Some(SetTime::At(time));
-        let atime = at(atime.unwrap_or(mtime));
-        match self.set(name, &SetAttr { mode, atime, mtime: at(mtime), checked: true, ..SetAttr::default() }) {
+    /// Mode and times in one message. Older daemons know both times or none: a missing time of access is that of change, and
+    /// a missing time of change is what it is.
+    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: Option<i64>) -> Result<()> {
+        let mtime = match (atime, mtime) {
+            (Some(_), None) => self.stat(name)?.map(|there| there.attr.mtime),
+            _ => mtime,
+        };
+        let (atime, mtime) = (atime.or(mtime).map(SetTime::At), mtime.map(SetTime::At));
+        match self.set(name, &SetAttr { mode, atime, mtime, checked: true, ..SetAttr::default() }) {
             // A symlink's, nearly always.
             Err(failure) if matches!(failure.errno, Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
             set => set,

@@ -5,7 +5,7 @@ use crate::{Failure, Result};
 use base::{Cx, Fallocate, Node, SetAttr};
 use pm::{Errno, UserSlice};
 use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use std::cell::Cell;
 
 /// Bytes written at a time.
@@ -81,13 +81,69 @@ impl File {
         }
     }
 
-    /// A copy of all of it, of a directory of the kernel's.
+    /// Writes at the end, wherever that is by then; the offset behind the last byte.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let failed = |error| Failure::new("bytes of a file", errno(error));
+        match self {
+            File::Fd(fd) => {
+                rustix::fs::fcntl_setfl(fd, OFlags::APPEND).map_err(failed)?;
+                let mut done = 0;
+                while done < bytes.len() {
+                    done += rustix::io::write(fd, &bytes[done..]).map_err(failed)?;
+                }
+                let end = rustix::fs::tell(fd).map_err(failed);
+                rustix::fs::fcntl_setfl(fd, OFlags::empty()).map_err(failed)?;
+                end
+            }
+            File::Node(_) => {
+                let end = self.size()?;
+                self.write(bytes, end)?;
+                Ok(end + bytes.len() as u64)
+            }
+        }
+    }
+
+    /// Reads as much as is there.
+    pub fn read(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        let failed = |errno| Failure::new("bytes of a file", errno);
+        let mut done = 0;
+        while done < into.len() {
+            let (rest, at) = (&mut into[done..], offset + done as u64);
+            let came = match self {
+                File::Fd(fd) => rustix::io::pread(fd, rest, at).map_err(|error| failed(errno(error)))?,
+                File::Node(file) => {
+                    let slice = UserSlice::from_mut(rest);
+                    file.ask(|daemon, cx, node| daemon.read_below(cx, node, at, slice)).map_err(failed)?
+                }
+            };
+            if came == 0 {
+                break;
+            }
+            done += came;
+        }
+        Ok(done)
+    }
+
+    /// Size, and time of change in nanoseconds since the epoch.
+    pub fn looked(&self) -> Result<(u64, i64)> {
+        let failed = |errno| Failure::new("bytes of a file", errno);
+        match self {
+            File::Fd(fd) => {
+                let stat = rustix::fs::fstat(fd).map_err(|error| failed(errno(error)))?;
+                Ok((stat.st_size as u64, stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64)))
+            }
+            File::Node(file) => file
+                .ask(|daemon, cx, node| daemon.attr(cx, node))
+                .map(|attr| (file.size.get().unwrap_or(attr.size), attr.mtime))
+                .map_err(failed),
+        }
+    }
+
+    /// A copy of all of it.
     pub fn copy_to(&self, to: &File) -> Result<()> {
-        let File::Fd(fd) = self else { return Err(Failure::new("bytes of a file", Errno::EOPNOTSUPP)) };
         let (mut buffer, mut at) = (vec![0u8; PIECE as usize], 0);
         loop {
-            let came =
-                rustix::io::pread(fd, &mut buffer[..], at).map_err(|error| Failure::new("bytes of a file", errno(error)))?;
+            let came = self.read(&mut buffer, at)?;
             if came == 0 {
                 return Ok(());
             }

@@ -140,12 +140,13 @@ impl Dir {
         rustix::fs::chownat(&self.fd, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
     }
 
-    /// Times of last access (`None`: as it is) and change, nanoseconds since the epoch.
-    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
+    /// Times of last access and change (`None`: as it is), nanoseconds since the epoch.
+    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: Option<i64>) -> Result<()> {
         let at =
             |time: i64| rustix::fs::Timespec { tv_sec: time.div_euclid(1_000_000_000), tv_nsec: time.rem_euclid(1_000_000_000) };
         let omitted = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let times = rustix::fs::Timestamps { last_access: atime.map_or(omitted, at), last_modification: at(mtime) };
+        let times =
+            rustix::fs::Timestamps { last_access: atime.map_or(omitted, at), last_modification: mtime.map_or(omitted, at) };
         rustix::fs::utimensat(&self.fd, OsStr::from_bytes(name), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
     }
 

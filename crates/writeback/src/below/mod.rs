@@ -272,17 +272,17 @@ impl Dir {
         either!(self, dir => dir.set_owner(name, uid, gid))
     }
 
-    /// Times of last access (`None`: as it is) and change, nanoseconds since the epoch.
-    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
+    /// Times of last access and change (`None`: as it is), nanoseconds since the epoch.
+    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: Option<i64>) -> Result<()> {
         either!(self, dir => dir.set_times(name, atime, mtime))
     }
 
     /// The same, and the mode, if it is to change.
-    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: i64) -> Result<()> {
+    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: Option<i64>) -> Result<()> {
         match &self.at {
             At::Host(dir) => {
                 mode.map_or(Ok(()), |mode| dir.set_mode(name, mode))?;
-                dir.set_times(name, atime, mtime)
+                if atime.is_some() || mtime.is_some() { dir.set_times(name, atime, mtime) } else { Ok(()) }
             }
             At::Daemon(dir) => dir.set_last(name, mode, atime, mtime),
         }

@@ -159,8 +159,7 @@ impl Cutter {
         let end = known.map_or(0, |known| known.end);
         let ended = self.sizes.iter().find_map(|sizes| sizes.get(&id)).copied();
         let ended = ended.or(known.map(|known| known.stamp.size)).unwrap_or(0);
-        let mut ranges = seen.noted.map_or_else(Vec::new, |noted| noted.ranges.clone());
-        ranges.extend(seen.noted.and_then(|noted| noted.from).map(|from| (from, u64::MAX)));
+        let mut ranges = seen.noted.map_or_else(Vec::new, Noted::runs);
         if size > ended {
             ranges.push((ended, u64::MAX));
         }

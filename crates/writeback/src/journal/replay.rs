@@ -440,7 +440,7 @@ impl Replay<'_> {
             }
             dir.set_mode(name, fact.mode)?;
         }
-        dir.set_times(name, (fact.atime != fact.mtime).then_some(fact.atime), fact.mtime)
+        dir.set_times(name, (fact.atime != fact.mtime).then_some(fact.atime), Some(fact.mtime))
     }
 
     fn remove(&mut self) -> Result<()> {
