@@ -17,10 +17,10 @@ behind() { # OPTION
     rm -rf low c.img && mkdir low && echo first >low/f && echo second >low/g
     timeout 60 "$bypath" run --no-fuse --leave --mount "host:$low:$at,cache=$image:64M,sync=image$1" -- bash -c 'cat "$1/f" "$1/g" >/dev/null; echo ours >"$1/f"; echo mine >"$1/g"; echo theirs-and-longer >"$2/f"' bash "$at" "$low" 2>err
 }
-behind ''
+behind ',conflict=ours'
 "$bypath" cache drain low 2>err || fail "ours: $(cat err)"
 same 'ours' "$(cat low/f low/g; ls low)" $'ours\nmine\nf\ng'
-behind ',conflict=both'
+behind ''
 "$bypath" cache drain low 2>err || fail "both: $(cat err)"
 same 'both' "$(cat low/f low/g low/f.bypath-theirs; ls low)" $'ours\nmine\ntheirs-and-longer\nf\nf.bypath-theirs\ng'
 run '' cat "$at/f" "$at/f.bypath-theirs" >got 2>err

@@ -15,7 +15,7 @@
 //! first byte, and the file counts as ours from then on.
 
 use crate::below::{Dir, File, There, join};
-use crate::plan::{image, node};
+use crate::plan::{Spot, Target, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::mutant::{self, Mutant};
@@ -76,7 +76,36 @@ impl Work<'_> {
         self.plan.begun.keys().any(is_its) || self.plan.unsure.iter().any(is_its)
     }
 
-    /// `ESTALE` for a file that is to be removed or replaced, and that stays as it is until somebody decides.
+    /// With `stop`: finds the names that are left alone, with the directories on their way, before anything is moved.
+    pub fn find_stuck(&mut self) -> Result<()> {
+        if self.conflict != Conflict::Stop {
+            return Ok(());
+        }
+        let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
+        for ((dir, name), target) in names {
+            let Some(at) = self.open(dir)? else { continue };
+            let Some(there) = at.stat(&name)? else { continue };
+            let wanted = target.and_then(|target| self.plan.ids.get(&target.node.id)).copied();
+            let is_ours = self.plan.ours.contains(&there.id);
+            let is_gone = !self.plan.wanted.contains(&there.id);
+            if wanted == Some(there.id) || !(if is_ours { is_gone && self.is_theirs(&there) } else { target.is_some() }) {
+                continue;
+            }
+            let mut spot = Some((dir, name));
+            while let Some(one) = spot.filter(|one| !self.stuck.contains(one)) {
+                spot = self.plan.ids.get(&one.0).and_then(|file| self.stood_at(*file));
+                self.stuck.insert(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// `ESTALE` of a name that is left alone.
+    pub fn must_not_be_stuck(&self, spot: &Spot) -> Result<()> {
+        if self.stuck.contains(spot) { Err(Failure::new(&spot.1, Errno::ESTALE)) } else { Ok(()) }
+    }
+
+    /// `ESTALE` for a file that is to be replaced, and that stays as it is until somebody decides.
     pub fn must_not_be_theirs(&self, dir: &[u8], name: &[u8], there: &There) -> Result<()> {
         if self.conflict == Conflict::Stop && self.is_theirs(there) {
             return Err(Failure::new(join(dir, name), Errno::ESTALE));

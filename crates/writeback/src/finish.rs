@@ -133,7 +133,7 @@ impl Work<'_> {
     }
 
     /// Where a file was when it was touched first.
-    fn stood_at(&self, file: Id) -> Option<Spot> {
+    pub fn stood_at(&self, file: Id) -> Option<Spot> {
         self.plan.was.get(&file).and_then(|spots| spots.first()).cloned()
     }
 

@@ -45,7 +45,7 @@ use base::{Cred, Cx, Thread};
 use below::Below;
 use cache::Cache;
 use cache::mutant::{self, Mutant};
-use plan::Plan;
+use plan::{Plan, Spot};
 use pm::Errno;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -148,6 +148,8 @@ pub(crate) struct Work<'a> {
     pub merged: HashSet<u64>,
     /// Size and time of change that this round has given to files.
     pub written: HashMap<u64, (u64, i64)>,
+    /// Names that are left alone because another program has changed what they lead to.
+    pub stuck: HashSet<Spot>,
     /// What is to be looked at below when the round is over.
     pub again: BTreeSet<u64>,
     /// Names that files and directories of other programs were given.
@@ -253,6 +255,7 @@ impl Writer {
             theirs: HashSet::new(),
             merged: HashSet::new(),
             written: HashMap::new(),
+            stuck: HashSet::new(),
             again: BTreeSet::new(),
             kept: Vec::new(),
             failure: None,

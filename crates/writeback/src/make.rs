@@ -33,7 +33,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn make_name(&mut self, (dir, name): &Spot, target: Target) -> Result<()> {
+    fn make_name(&mut self, spot: &Spot, target: Target) -> Result<()> {
+        self.must_not_be_stuck(spot)?;
+        let (dir, name) = spot;
         let Some(at) = self.open(*dir)? else { return Err(Failure::new(name, Errno::ESTALE)) };
         let there = at.stat(name)?;
         let wanted = self.plan.ids.get(&target.node.id).copied();

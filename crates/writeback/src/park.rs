@@ -5,7 +5,7 @@
 
 use crate::below::{Dir, join, parked};
 use crate::plan::{Spot, Target, if_there, node};
-use crate::{Conflict, Failure, Id, Result, Work};
+use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::touch::{Label, Set};
 use pm::Errno;
@@ -21,6 +21,7 @@ impl Work<'_> {
         self.take_rights()?;
         self.note_theirs()?;
         self.clear_park()?;
+        self.find_stuck()?;
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
             let parked = self.park_name(dir, &name, target);
@@ -95,6 +96,7 @@ impl Work<'_> {
     }
 
     fn park_name(&mut self, dir: u64, name: &[u8], target: Option<Target>) -> Result<()> {
+        self.must_not_be_stuck(&(dir, name.to_vec()))?;
         let Some(at) = self.open(dir)? else { return Ok(()) };
         let Some(there) = at.stat(name)? else { return Ok(()) };
         let file = there.id;
@@ -105,13 +107,9 @@ impl Work<'_> {
         if !self.plan.ours.contains(&file) {
             // Another program's: it goes aside where something of ours is to stand.
             return match target {
-                Some(_) if self.conflict == Conflict::Stop => Err(Failure::new(join(&at.path, name), Errno::EEXIST)),
                 Some(_) => self.set_aside(&at, name, name),
                 None => Ok(()),
             };
-        }
-        if !self.plan.wanted.contains(&file) {
-            self.must_not_be_theirs(&at.path, name, &there)?;
         }
         let is_directory = there.attr.kind == Kind::Directory;
         let is_replaced = target.is_some_and(|target| target.kind != Kind::Directory);

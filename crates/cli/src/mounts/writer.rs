@@ -31,6 +31,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const ROUND_AGAIN: Duration = Duration::from_millis(100);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
+/// Most names of kept files in a message.
+const KEPT_SAID: usize = 20;
 /// Between two lines about a round that takes long.
 const TELL: Duration = Duration::from_secs(2);
 
@@ -88,6 +90,7 @@ impl Writing {
             shown: shown.to_owned(),
             image: image.to_path_buf(),
             said: false,
+            kept: Vec::new(),
             marker,
             writer: None,
             wish: journal,
@@ -301,6 +304,18 @@ fn commit(cache: &'static Cache, journal: Arc<Journal>, shared: &Shared) {
     writer.rest();
 }
 
+/// Lists the files of which both versions were kept.
+fn say_kept(shown: &str, kept: &[String]) {
+    if kept.is_empty() {
+        return;
+    }
+    eprintln!("bypath: {shown}: another program changed these files too; its versions are kept beside them:");
+    kept.iter().take(KEPT_SAID).for_each(|name| eprintln!("  {name}"));
+    if kept.len() > KEPT_SAID {
+        eprintln!("  and {} more: find DIR -name '*.bypath-theirs*'", kept.len() - KEPT_SAID);
+    }
+}
+
 /// The thread's own.
 struct Serving {
     cache: &'static Cache,
@@ -308,6 +323,8 @@ struct Serving {
     image: PathBuf,
     /// It has been said that something can't be written.
     said: bool,
+    /// Names under which changes of other programs were kept.
+    kept: Vec<String>,
     marker: Option<Marker>,
     writer: Option<Writer>,
     progress: Arc<Progress>,
@@ -446,6 +463,7 @@ impl Serving {
             return true;
         }
         let result = writer.round(wanted.is_some());
+        self.kept.extend(writer.kept());
         let errno = result.as_ref().map(drop).map_err(|failure| failure.errno);
         self.state.failing.store(errno.err().map_or(0, |errno| errno.0), SeqCst);
         let _ = fs.answer(wanted.unwrap_or(0), errno);
@@ -465,6 +483,7 @@ impl Serving {
     }
 
     fn end(self) {
+        say_kept(&self.shown, &self.kept);
         let Some(writer) = self.writer else { return };
         if let Some(marker) = self.marker {
             let _ = self.cache.fs().writes_back(false);
@@ -519,9 +538,11 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         writer = writer.journaled(journal.clone());
     }
     let _ = cache.fs().writes_back(true);
-    let mut result = Ok(());
+    let (mut result, mut kept) = (Ok(()), Vec::new());
     while !writer.is_clean().map_err(|error| failure(&shown, &error))? {
-        if let Err(error) = writer.round(true) {
+        let round = writer.round(true);
+        kept.extend(writer.kept());
+        if let Err(error) = round {
             result = Err(failure(&shown, &error));
             break;
         }
@@ -530,6 +551,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
             break;
         }
     }
+    say_kept(&shown, &kept);
     let _ = cache.fs().answer(0, if result.is_ok() { Ok(()) } else { Err(pm::Errno::EIO) });
     let _ = cache.fs().writes_back(false);
     if result.is_ok() {
