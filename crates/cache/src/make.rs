@@ -95,6 +95,11 @@ pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool,
     if known.own == 0 && identity.own != 0 {
         fs.note_own_identity(identity.own)?;
     }
+    match fs.allow_exact_notes(cx) {
+        // Nothing is noted in an image that is only read.
+        Err(Error::Posix(Errno::EROFS)) => {}
+        allowed => allowed?,
+    }
     // Who was interrupted here goes on.
     let own = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };
     for name in [LINKS, TOUCHED, MAPPED] {

@@ -58,8 +58,12 @@ impl Features {
     pub const ATOMIC: Features = Features(8);
     /// Inodes may say that nobody changes them ([`crate::inode::FROZEN`]): there are snapshots, or were.
     pub const FROZEN: Features = Features(16);
+    /// The notes of a cache say which bytes and attributes were changed: a program that knows only notes of chunks would take
+    /// its changes for written.
+    pub const NOTES: Features = Features(32);
     /// Those that this program knows.
-    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::SHARED.0 | Features::ATOMIC.0 | Features::FROZEN.0);
+    pub const KNOWN: Features =
+        Features(Features::CACHE.0 | Features::SHARED.0 | Features::ATOMIC.0 | Features::FROZEN.0 | Features::NOTES.0);
 }
 
 impl fmt::Display for Features {
@@ -70,6 +74,7 @@ impl fmt::Display for Features {
             (Self::RETURNED, "returned space"),
             (Self::ATOMIC, "atomic overwrites"),
             (Self::FROZEN, "snapshots"),
+            (Self::NOTES, "exact notes of a cache"),
         ];
         let mut rest = self.0;
         let mut before = "";

@@ -22,6 +22,12 @@ impl Fs {
         if self.has(Features::ATOMIC) { Ok(()) } else { self.allow(&mut self.begin(cx, Kind::SetAttr)?, Features::ATOMIC) }
     }
 
+    /// Notes of a cache are exact from here on: a program that does not know how to read them leaves the image alone.
+    /// `EROFS`.
+    pub fn allow_exact_notes(&self, cx: &Cx) -> Result<()> {
+        if self.has(Features::NOTES) { Ok(()) } else { self.allow(&mut self.begin(cx, Kind::SetAttr)?, Features::NOTES) }
+    }
+
     #[inline]
     fn has(&self, feature: Features) -> bool {
         self.files.features.load(Relaxed) & feature.0 != 0
