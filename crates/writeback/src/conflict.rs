@@ -88,7 +88,12 @@ impl Work<'_> {
             let wanted = target.and_then(|target| self.plan.ids.get(&target.node.id)).copied();
             let is_ours = self.plan.ours.contains(&there.id);
             let is_gone = !self.plan.wanted.contains(&there.id);
-            if wanted == Some(there.id) || !(if is_ours { is_gone && self.is_theirs(&there) } else { target.is_some() }) {
+            let is_stuck = match is_ours {
+                true if there.attr.kind == Kind::Directory => is_gone && self.has_others(&at.dir(&name)?)?,
+                true => is_gone && there.stamp.nlink <= 1 && self.is_theirs(&there),
+                false => target.is_some(),
+            };
+            if wanted == Some(there.id) || !is_stuck {
                 continue;
             }
             let mut spot = Some((dir, name));
@@ -98,6 +103,16 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is something in a directory that no note knows.
+    fn has_others(&self, dir: &Dir) -> Result<bool> {
+        for name in dir.names()? {
+            if dir.stat(&name)?.is_some_and(|there| !self.plan.ours.contains(&there.id)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// `ESTALE` of a name that is left alone.

@@ -18,7 +18,7 @@ impl Work<'_> {
         self.find_names()?;
         let nodes: Vec<(u64, Noted)> = self.plan.nodes.iter().map(|(id, noted)| (*id, noted.clone())).collect();
         for (id, noted) in nodes {
-            let done = match self.contents_of(id, &noted) {
+            let done = match self.retried(|work| work.contents_of(id, &noted)) {
                 Err(failure) if failure.errno == Errno::ESTALE && self.is_gone(node(id))? => Ok(()),
                 done => done,
             };
@@ -54,6 +54,9 @@ impl Work<'_> {
         let Some(there) = found.dir.stat(&found.name)? else { return Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) };
         let mut changed = Changed { there: Some(there), ..Changed::by(noted) };
         let has_contents = attr.kind == Kind::Regular && noted.has_contents();
+        if attr.kind == Kind::Regular && !has_contents {
+            changed.is_merged = self.has_changed(id, noted, (there.stamp.size, there.stamp.mtime))?;
+        }
         if has_contents {
             if there.attr.mode & OWNER_WRITES != OWNER_WRITES && !rustix::process::geteuid().is_root() {
                 // To be opened it gets another mode, and its own again at the end of this, or of the next round.
@@ -77,6 +80,14 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Whether another program has changed the bytes of a file since it was looked at: its size and time of change are others.
+    fn has_changed(&self, id: u64, noted: &Noted, there: (u64, i64)) -> Result<bool> {
+        let known = if_there(self.cache.known_if(node(id)))?.flatten();
+        let is_known = known.is_none_or(|known| (known.stamp.size, known.stamp.mtime) == there);
+        let is_ours = self.plan.begun.contains_key(&id) || self.plan.unsure.contains(&id) || noted.is_new;
+        Ok(!is_known && !is_ours)
+    }
+
     /// Writes the bytes of a file that were written here; whether another program has changed it too, so that it is not below as
     /// it is here.
     fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<bool> {
@@ -85,9 +96,7 @@ impl Work<'_> {
         let file = dir.open_file(name)?;
         let known = if_there(self.cache.known_if(node(id)))?.flatten();
         let there = file.looked()?;
-        let is_known = known.is_none_or(|known| (known.stamp.size, known.stamp.mtime) == there);
-        let is_ours = begun.is_some() || self.plan.unsure.contains(&id) || noted.is_new;
-        let is_theirs = !is_known && !is_ours && !mutant::is(Mutant::TheirsOverwritten);
+        let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
         let size = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?.size;
         let tail = noted.appended_from().filter(|from| known.is_some_and(|known| known.stamp.size == *from));
         let head = tail.unwrap_or(size);

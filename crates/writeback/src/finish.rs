@@ -103,6 +103,8 @@ impl Work<'_> {
         if !is_directory
             && let Some(there) = dir.stat(name)?
             && self.is_theirs(&there)
+            // By another name it stays.
+            && there.stamp.nlink <= 1
         {
             return if depth == 0 { self.put_back(dir, name, file) } else { Ok(()) };
         }

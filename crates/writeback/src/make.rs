@@ -5,7 +5,7 @@
 
 use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::plan::{Spot, Target, if_there, image};
-use crate::{Failure, Result, Work};
+use crate::{Conflict, Failure, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
 use cache::touch::{Label, size_as_blocks};
@@ -26,7 +26,7 @@ impl Work<'_> {
         }
         names.sort_by_key(|(depth, ..)| *depth);
         for (_, spot, target) in names {
-            let made = self.make_name(&spot, target);
+            let made = self.retried(|work| work.make_name(&spot, target));
             self.progress.done();
             self.or_cut(made)?;
         }
@@ -44,8 +44,12 @@ impl Work<'_> {
             return Ok(());
         }
         if file.is_some_and(|file| !self.plan.ours.contains(&file)) {
-            // It came since names were parked: the next round sees it.
-            return Err(Failure::new(join(&at.path, name), Errno::EEXIST));
+            // It came since names were parked.
+            if self.conflict == Conflict::Stop {
+                return Err(Failure::new(join(&at.path, name), Errno::ESTALE));
+            }
+            self.set_aside(&at, name, name)?;
+            return self.make_name(spot, target);
         }
         let found = match wanted {
             Some(file) => self.find(target.node.id, file)?,

@@ -24,7 +24,7 @@ impl Work<'_> {
         self.find_stuck()?;
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
-            let parked = self.park_name(dir, &name, target);
+            let parked = self.retried(|work| work.park_name(dir, &name, target));
             if target.is_none() {
                 self.progress.done();
             }
@@ -160,6 +160,18 @@ impl Work<'_> {
         Err(Failure::new(join(&at.path, name), Errno::EEXIST))
     }
 
+    /// Does something again, from its beginning, where another program has changed what is below in its midst.
+    pub fn retried(&mut self, mut act: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        const ATTEMPTS: usize = 4;
+        for _ in 1..ATTEMPTS {
+            match act(self) {
+                Err(failure) if is_of_race(failure.errno) => self.places.clear(),
+                done => return done,
+            }
+        }
+        act(self)
+    }
+
     /// Goes on after a failure of what is below; not after one that a test has made.
     pub fn or_cut(&mut self, result: Result<()>) -> Result<()> {
         match result {
@@ -167,4 +179,9 @@ impl Work<'_> {
             result => self.keep(result),
         }
     }
+}
+
+/// Whether this may say no more than that a name has come, gone, or become another.
+fn is_of_race(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR | Errno::ENOTEMPTY)
 }
