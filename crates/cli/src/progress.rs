@@ -28,6 +28,8 @@ pub struct Tally {
     pub bytes: u64,
     /// Attributes that could not be kept.
     pub dropped: u64,
+    /// Names whose source could not be read.
+    pub unread: u64,
 }
 
 impl Tally {

@@ -173,6 +173,13 @@ fn hostile() {
     scratch.refused(&["import", "-", &place], &b"just text\n".repeat(1000), "not an archive");
     let whole = archive();
     scratch.refused(&["import", "-", &place], &whole[..whole.len() / 2], "broken off");
+    // What a download that failed leaves in a pipe, by each compression; an archive without members is one.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"").unwrap();
+    for nothing in [Vec::new(), gzip.finish().unwrap(), zstd::encode_all(&b""[..], 1).unwrap()] {
+        scratch.refused(&["import", "-", &place], &nothing, "empty");
+    }
+    scratch.good(&["import", "-", &place], &[0; 10_240]);
     let output = scratch.good(&["ls", &scratch.place("/")], b"");
     assert_eq!(String::from_utf8(output).unwrap(), "target\n");
     assert!(String::from_utf8(scratch.good(&["check", &scratch.path("i")], b"")).unwrap().contains("clean"));

@@ -134,6 +134,43 @@ fn what_writes_says_so() {
     assert!(scratch.bytes() == bytes, "the repair has changed the file");
 }
 
+/// Goal: an import leaves out what its user may not read, names it, and fails at the end; all else comes in, and an older
+/// file in the image stays where the new one cannot be read.
+#[test]
+fn unread_sources_are_left_out() {
+    let scratch = Scratch::new("unread");
+    let allow = |name: &str, mode| {
+        std::fs::set_permissions(scratch.0.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // An image of that user's own.
+    allow("", 0o777);
+    let image = scratch.path("j");
+    scratch.good(&["mkfs", &image, "--size", "16M"]);
+    scratch.good(&["import", "-q", &scratch.path("tree"), &format!("{image}:/tree")]);
+    for name in ["tree/file", "tree/below"] {
+        allow(name, 0);
+    }
+    std::fs::write(scratch.path("tree/last"), "last\n").unwrap();
+    let output = scratch.bypath(&["import", "-q", &scratch.path("tree"), &format!("{image}:/tree")]);
+    let fresh = scratch.bypath(&["import", "-q", &scratch.path("tree"), &format!("{image}:/fresh")]);
+    for name in ["tree/file", "tree/below"] {
+        allow(name, 0o755);
+    }
+    for output in [output, fresh] {
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.lines().all(|line| line.starts_with("bypath: ")) && text.lines().count() == 3, "{text}");
+        for part in ["tree/file: permission denied", "tree/below: permission denied", "2 names could not be read"] {
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+    }
+    assert_eq!(scratch.good(&["cat", &format!("{image}:/tree/file")]), "contents\n");
+    assert_eq!(scratch.good(&["ls", &format!("{image}:/tree")]), "below\nfile\nlast\nlink\n");
+    assert_eq!(scratch.good(&["ls", &format!("{image}:/fresh")]), "below\nlast\nlink\n");
+    assert_eq!(scratch.good(&["cat", &format!("{image}:/fresh/last")]), "last\n");
+    assert!(scratch.good(&["check", &image]).contains("clean"));
+}
+
 /// What may not even be read is refused, like what is no image.
 #[test]
 fn what_is_none() {

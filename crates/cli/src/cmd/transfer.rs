@@ -40,8 +40,13 @@ pub fn import(source: &Path, target: &OsStr, unpack: bool, force: bool, quiet: b
     let begun = Instant::now();
     let tally = import::import(&mut tree, source, &target, &bar);
     bar.finish_and_clear();
-    report(quiet, "imported", &tally?, begun);
-    Ok(0)
+    let tally = tally?;
+    report(quiet, "imported", &tally, begun);
+    match tally.unread {
+        0 => Ok(0),
+        1 => Err(Failure::new(format!("{}: 1 name could not be read and was left out", source.display()))),
+        unread => Err(Failure::new(format!("{}: {unread} names could not be read and were left out", source.display()))),
+    }
 }
 
 /// Copies out of an image.

@@ -32,7 +32,8 @@ pub fn measure(path: &Path) -> Tally {
     tally
 }
 
-/// Copies `source` to `target`.
+/// Copies `source` to `target`. A name below `source` that cannot be read is reported, counted (`Tally::unread`) and left
+/// out, as by `cp -r`; a failure of the image ends the copy.
 pub fn import(tree: &mut Tree, source: &Path, target: &Place, bar: &ProgressBar) -> Result<Tally> {
     let meta = std::fs::symlink_metadata(source).map_err(|error| Failure::io(source.display(), &error))?;
     let mut import = Import { tree, target, bar, linked: HashMap::new(), tally: Tally::default(), buffer: vec![0; CHUNK] };
@@ -75,6 +76,35 @@ struct Import<'a> {
     buffer: Vec<u8>,
 }
 
+/// What must be read of a source before a name for it is made.
+enum Opened {
+    File(File),
+    Symlink(PathBuf),
+    Nothing,
+}
+
+impl Opened {
+    fn new(source: &Path, kind: Kind) -> std::io::Result<Opened> {
+        Ok(match kind {
+            Kind::Regular => Opened::File(File::open(source)?),
+            Kind::Symlink => Opened::Symlink(std::fs::read_link(source)?),
+            _ => Opened::Nothing,
+        })
+    }
+}
+
+/// Why contents were not copied to their end.
+enum Stopped {
+    Reading(std::io::Error),
+    Writing(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped::Writing(failure)
+    }
+}
+
 impl Import<'_> {
     /// A failure while `source` is copied into the image.
     fn failed(&self, source: &Path) -> impl Fn(base::Error) -> Failure + use<> {
@@ -82,26 +112,57 @@ impl Import<'_> {
         move |error| Failure::engine(&what, error)
     }
 
+    /// Reports a source that cannot be read.
+    fn unread(&mut self, source: &Path, error: &std::io::Error) {
+        self.tally.unread += 1;
+        let failure = Failure::io(source.display(), error);
+        self.bar.suspend(|| eprintln!("bypath: {failure}"));
+    }
+
     fn directory(&mut self, source: &Path, meta: &Metadata, node: Node) -> Result<()> {
-        let failed = |error| Failure::io(source.display(), &error);
-        let shortcut = shortcut(source).map_err(failed)?;
-        let short = shortcut.as_ref().map_or(source, |shortcut| &shortcut.path);
+        match shortcut(source) {
+            Ok(shortcut) => self.names(source, shortcut.as_ref().map_or(source, |shortcut| &shortcut.path), node)?,
+            Err(error) => self.unread(source, &error),
+        }
+        self.attributes(source, meta, node, Kind::Directory)
+    }
+
+    /// Copies what the directory `source`, which is also reached as `short`, has in it.
+    fn names(&mut self, source: &Path, short: &Path, node: Node) -> Result<()> {
         let mut entries: Vec<PathBuf> = Vec::new();
-        for entry in std::fs::read_dir(short).map_err(failed)? {
-            entries.push(entry.map_err(failed)?.path());
+        let list = std::fs::read_dir(short).and_then(|all| {
+            for entry in all {
+                entries.push(entry?.path());
+            }
+            Ok(())
+        });
+        if let Err(error) = list {
+            self.unread(source, &error);
         }
         entries.sort_unstable();
         for path in entries {
-            let meta = std::fs::symlink_metadata(&path).map_err(|error| Failure::io(path.display(), &error))?;
             let name = path.file_name().unwrap_or_default().as_bytes();
-            self.entry(&path, &meta, node, name)?;
+            match std::fs::symlink_metadata(&path) {
+                Ok(meta) => self.entry(&path, &meta, node, name)?,
+                Err(error) => self.unread(&path, &error),
+            }
         }
-        self.attributes(source, meta, node, Kind::Directory)
+        Ok(())
     }
 
     /// Copies what is at `source` to `name` in `dir`.
     fn entry(&mut self, source: &Path, meta: &Metadata, dir: Node, name: &[u8]) -> Result<()> {
         let kind = kind_of(meta);
+        let several = kind != Kind::Directory && meta.nlink() > 1;
+        let first = self.linked.get(&(meta.dev(), meta.ino())).copied().filter(|_| several);
+        // Opened before an older file of this name goes, which stays if the new one cannot be read.
+        let opened = match if first.is_some() { Ok(Opened::Nothing) } else { Opened::new(source, kind) } {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.unread(source, &error);
+                return Ok(());
+            }
+        };
         let old = self.tree.lookup(&source.display(), dir, name)?;
         self.tally.names += 1;
         self.tally.show(self.bar);
@@ -116,57 +177,63 @@ impl Import<'_> {
             }
             self.tree.backend.unlink(&self.tree.cx(), dir, name).map_err(self.failed(source))?;
         }
-        let several = kind != Kind::Directory && meta.nlink() > 1;
-        if several && let Some(&first) = self.linked.get(&(meta.dev(), meta.ino())) {
+        if let Some(first) = first {
             return self.tree.backend.link(&self.tree.cx(), first, dir, name).map_err(self.failed(source));
         }
-        let node = self.create(source, meta, kind, dir, name)?;
+        let node = self.create(source, meta, kind, &opened, dir, name)?;
+        if let Opened::File(file) = &opened {
+            // Open while it is written: with the last close goes what was given out ahead.
+            let write = rustix::fs::OFlags::WRONLY.bits();
+            self.tree.backend.open(&self.tree.cx(), node, write, FD).map_err(self.failed(source))?;
+            let copied = self.contents(source, file, meta, node);
+            self.tree.backend.close(&self.tree.cx(), FD);
+            if let Err(stopped) = copied {
+                return self.stopped(source, stopped, dir, name);
+            }
+        }
         if several {
             self.linked.insert((meta.dev(), meta.ino()), node);
         }
         match kind {
             Kind::Directory => self.directory(source, meta, node),
-            Kind::Regular => {
-                // Open while it is written: with the last close goes what was given out ahead.
-                let write = rustix::fs::OFlags::WRONLY.bits();
-                self.tree.backend.open(&self.tree.cx(), node, write, FD).map_err(self.failed(source))?;
-                let copied = self.contents(source, meta, node);
-                self.tree.backend.close(&self.tree.cx(), FD);
-                copied?;
-                self.attributes(source, meta, node, kind)
-            }
             _ => self.attributes(source, meta, node, kind),
         }
     }
 
-    fn create(&self, source: &Path, meta: &Metadata, kind: Kind, dir: Node, name: &[u8]) -> Result<Node> {
-        let target = match kind {
-            Kind::Symlink => std::fs::read_link(source).map_err(|error| Failure::io(source.display(), &error))?,
-            _ => PathBuf::new(),
-        };
+    /// A file whose contents could not be copied to their end. A part of one must not be taken for the whole.
+    fn stopped(&mut self, source: &Path, stopped: Stopped, dir: Node, name: &[u8]) -> Result<()> {
+        match stopped {
+            Stopped::Writing(failure) => Err(failure),
+            Stopped::Reading(error) => {
+                self.unread(source, &error);
+                self.tree.backend.unlink(&self.tree.cx(), dir, name).map_err(self.failed(source))
+            }
+        }
+    }
+
+    fn create(&self, source: &Path, meta: &Metadata, kind: Kind, opened: &Opened, dir: Node, name: &[u8]) -> Result<Node> {
+        let target: &[u8] = if let Opened::Symlink(target) = opened { target.as_os_str().as_bytes() } else { b"" };
         // While it is filled it is nobody else's.
         let mode = if kind == Kind::Directory { 0o700 } else { meta.mode() as u16 & 0o777 };
-        let new = NewNode { kind, mode, rdev: meta.rdev(), target: target.as_os_str().as_bytes() };
+        let new = NewNode { kind, mode, rdev: meta.rdev(), target };
         self.tree.backend.create(&self.tree.cx(), dir, name, &new).map_err(self.failed(source))
     }
 
-    fn contents(&mut self, source: &Path, meta: &Metadata, node: Node) -> Result<()> {
-        let failed = |error| Failure::io(source.display(), &error);
-        let file = File::open(source).map_err(failed)?;
+    fn contents(&mut self, source: &Path, file: &File, meta: &Metadata, node: Node) -> std::result::Result<(), Stopped> {
         let is_sparse = meta.blocks() * 512 < meta.len();
         let mut at = 0;
         loop {
             let mut end = u64::MAX;
             if is_sparse {
-                let Ok(data) = host::seek(&file, host::SeekFrom::Data(at)) else { break };
+                let Ok(data) = host::seek(file, host::SeekFrom::Data(at)) else { break };
                 at = data;
-                end = host::seek(&file, host::SeekFrom::Hole(at)).unwrap_or(u64::MAX);
+                end = host::seek(file, host::SeekFrom::Hole(at)).unwrap_or(u64::MAX);
             }
             while at < end {
                 let room = self.buffer.len().min((end - at).min(CHUNK as u64) as usize);
-                let read = file.read_at(&mut self.buffer[..room], at).map_err(failed)?;
+                let read = file.read_at(&mut self.buffer[..room], at).map_err(Stopped::Reading)?;
                 if read == 0 {
-                    return self.finish_contents(source, meta, node, at);
+                    return Ok(self.finish_contents(source, meta, node, at)?);
                 }
                 self.write(source, node, at, read)?;
                 at += read as u64;
@@ -175,7 +242,7 @@ impl Import<'_> {
                 }
             }
         }
-        self.finish_contents(source, meta, node, at)
+        Ok(self.finish_contents(source, meta, node, at)?)
     }
 
     /// A hole at the end is not written: sets the size.

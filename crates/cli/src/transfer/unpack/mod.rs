@@ -85,11 +85,12 @@ fn read<R: Read>(sink: &mut Sink, mut input: R, file: impl FnOnce(Input<R>) -> R
         return if head == SQUASHFS { squashfs::read(sink, whole) } else { zip::read(sink, whole) };
     }
     if head.starts_with(GZIP) {
-        return tar::read(sink, flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, input)));
+        let plain = flate2::read::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, input));
+        return tar::read(sink, BufReader::with_capacity(BUFFER, plain));
     }
     if head == ZSTD {
         let plain = zstd::Decoder::new(input).map_err(|error| failed(sink, &error))?;
-        return tar::read(sink, plain);
+        return tar::read(sink, BufReader::with_capacity(BUFFER, plain));
     }
     tar::read(sink, BufReader::with_capacity(BUFFER, input))
 }

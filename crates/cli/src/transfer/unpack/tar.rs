@@ -4,20 +4,24 @@ use super::sink::Sink;
 use super::{Member, What};
 use crate::failure::{Failure, Result};
 use base::Kind;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use tar::{Archive, Entry, EntryType};
 
 /// What stands before the name of an extended attribute.
 const XATTR: &[u8] = b"SCHILY.xattr.";
 
 /// Puts all members into the image.
-pub fn read(sink: &mut Sink, input: impl Read) -> Result<()> {
+pub fn read(sink: &mut Sink, mut input: impl BufRead) -> Result<()> {
     let shown = sink.shown.clone();
     let failed = |error: std::io::Error| {
         // What it quotes may have several lines.
         let why = error.to_string().lines().next().unwrap_or_default().to_string();
         Failure::new(format!("{shown}: not an archive (tar, tar.gz, tar.zst, zip), or broken off: {why}"))
     };
+    // An archive without members ends with blocks of zeros: one without bytes is what a failed download leaves in a pipe.
+    if input.fill_buf().map_err(failed)?.is_empty() {
+        return Err(Failure::new(format!("{shown}: not an archive, as it is empty; did the program that should write it fail?")));
+    }
     let mut archive = Archive::new(input);
     for entry in archive.entries().map_err(failed)? {
         let mut entry = entry.map_err(failed)?;
