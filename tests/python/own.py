@@ -306,6 +306,13 @@ class Processes(OnImage):
 class Namespaces(OnImage):
     """Mounts, errors, ends."""
 
+    def test_unknown_options(self):
+        # A misspelt "ro" must not give a mount that can be written. A daemon's options are checked by another program.
+        for source, options in ((self.image, "roo"), (self.image, "ro,bogus"), ("host:/tmp", "rO"), ("fuse:true @", "tiemout=5")):
+            with bypath.Namespace() as fs, self.assertRaises(OSError) as caught:
+                fs.mount(source, "/", options)
+            self.assertEqual(caught.exception.errno, errno.EINVAL, (source, options))
+
     def test_several_mounts(self):
         os.mkdir(os.path.join(self.directory, "host"))
         with open(os.path.join(self.directory, "host", "h"), "w") as file:

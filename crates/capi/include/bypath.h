@@ -53,10 +53,11 @@ int bp_close_namespace(bp_ns *ns);
  *   ENOEXEC if it is none);
  *   "mem:", a private file system in memory.
  * The first mount becomes the working directory. `options` is NULL or words
- * separated by commas: "ro"; for images "domain=process|whole|power" and
- * "atomic=undo|replay"; for daemons "restart", "timeout=SECONDS", "pages=SIZE", "default_permissions",
+ * separated by commas: "ro", "rw"; for images "domain=process|whole|power" and
+ * "atomic=undo|replay"; for directories "sync=none"; for daemons "restart", "timeout=SECONDS", "pages=SIZE", "default_permissions",
  * "carrier=memory|socket", as `bypath run` has them.
- * EINVAL: not an image, the cache of a directory, or of another version; EUCLEAN: damaged; EBUSY: in use
+ * EINVAL: an option that is unknown (named on standard error), not an image,
+ * the cache of a directory, or of another version; EUCLEAN: damaged; EBUSY: in use
  * by processes whose segment can't be reached, or a mount is there already.
  */
 int bp_mount(bp_ns *ns, const char *source, const char *point, const char *options);

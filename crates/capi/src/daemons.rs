@@ -23,6 +23,9 @@ const LIST_MAX: u64 = 64 << 10;
 /// How long the end of a daemon may take, milliseconds; more than its steward gives it.
 const GRACE_MS: i32 = 15_000;
 
+/// Exit code of the steward for what it cannot read.
+const WRONG: i32 = 2;
+
 /// A session of ours.
 struct Kept {
     /// Address of the backend.
@@ -52,7 +55,7 @@ fn program() -> PathBuf {
 }
 
 /// Starts the daemon that `text` (`COMMAND ARG… @`) names and attaches it. `ENOTCONN` if it does not
-/// serve; the steward has said why on standard error.
+/// serve, `EINVAL` for an option that is unknown; the steward has said why on standard error.
 pub fn attach(text: &[u8], options: &[u8]) -> Attached {
     // Where the steward mounts it is nobody's business.
     let spec = [b"fuse:", text, b":/bypath-daemon,", options].concat();
@@ -65,8 +68,10 @@ pub fn attach(text: &[u8], options: &[u8]) -> Attached {
     let started = command.spawn().and_then(|mut child| child.wait());
     // Our copies of the steward's ends.
     drop(command);
-    if !started.map_err(failed)?.success() {
-        return Err(libc::ENOTCONN);
+    match started.map_err(failed)?.code() {
+        Some(0) => {}
+        Some(WRONG) => return Err(libc::EINVAL),
+        _ => return Err(libc::ENOTCONN),
     }
     let mut list = Vec::new();
     let mut lines = BufReader::new((&ended).take(LIST_MAX));

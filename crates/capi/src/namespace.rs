@@ -352,7 +352,7 @@ pub(crate) mod native {
         };
         let options = Options {
             domain: value(b"domain=").and_then(|name| pm::Domain::from_name(std::str::from_utf8(name).ok()?)),
-            read_only: words().any(|word| word == b"ro"),
+            read_only: crate::sources::is_read_only(options),
             segment_dir: segment_dir.as_deref(),
             slot,
             cachelets: None,

@@ -33,12 +33,37 @@ pub fn errno(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
+/// What a caller may ask of each kind of mount. A daemon's options are those of `bypath run`, which checks them.
+const IMAGE: &[&str] = &["ro", "rw", "domain=process", "domain=power", "domain=whole", "atomic=undo", "atomic=replay"];
+const HOST: &[&str] = &["ro", "rw", "sync=none"];
+const PLUGIN: &[&str] = &["ro", "rw"];
+
+/// Refuses a word that is no option of the mount, since a misspelt `ro` would else give one that can be written. The word is
+/// named on standard error, for which an error number has no room.
+fn check_options(source: &CStr, options: &[u8]) -> Result<(), i32> {
+    let text = source.to_bytes();
+    let known = match text {
+        b"mem:" => &[],
+        _ if text.starts_with(b"fuse:") => return Ok(()),
+        _ if text.starts_with(b"plugin:") => PLUGIN,
+        _ if text.starts_with(b"host:") => HOST,
+        _ => IMAGE,
+    };
+    let is_known = |word: &[u8]| word.is_empty() || known.iter().any(|known| known.as_bytes() == word);
+    let Some(word) = options.split(|&byte| byte == b',').find(|word| !is_known(word)) else { return Ok(()) };
+    let (source, word) = (source.to_string_lossy(), String::from_utf8_lossy(word));
+    let there = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    eprintln!("bypath: {source}: unknown mount option '{word}'; options are: {there}");
+    Err(libc::EINVAL)
+}
+
 fn is_unsynced(options: &[u8]) -> bool {
     environment::option(options, b"sync") == Some(b"none")
 }
 
-fn is_read_only(options: &[u8]) -> bool {
-    options.split(|&b| b == b',').any(|word| word == b"ro")
+/// The last word counts.
+pub fn is_read_only(options: &[u8]) -> bool {
+    options.split(|&b| b == b',').rfind(|word| [&b"ro"[..], b"rw"].contains(word)) == Some(b"ro")
 }
 
 fn keep<B: Backend + 'static>(backend: B) -> Attached {
@@ -47,6 +72,7 @@ fn keep<B: Backend + 'static>(backend: B) -> Attached {
 
 /// Attaches what the caller of `bp_mount` names.
 pub fn of_caller(source: &CStr, options: &[u8]) -> Attached {
+    check_options(source, options)?;
     let text = source.to_bytes();
     if text == b"mem:" {
         // SAFETY: take no arguments.

@@ -191,3 +191,31 @@ fn snapshots_stay_as_they_are() {
     assert_eq!(test.read(c"/t/.snap/one/f", 1, 0), Err(libc::ENOENT));
     assert_eq!(test.read(c"/t/f", 6, 0).unwrap(), b"later!");
 }
+
+/// Goal: a word that is no option of the mount is `EINVAL`, and not a mount without it; those that there are still do.
+#[test]
+fn unknown_options_are_refused() {
+    let test = Fixture::new("options");
+    let image = CString::new(test.path.as_str()).unwrap();
+    let mount = |source: &CStr, options: &CStr| {
+        let ns = bp_open_namespace();
+        // SAFETY: texts, and a namespace that nobody else uses.
+        unsafe {
+            let result = bp_mount(ns, source.as_ptr(), c"/".as_ptr(), options.as_ptr());
+            let errno = if result == 0 { 0 } else { errno() };
+            // `O_WRONLY` of a name that is new: whether it can be written.
+            let writable = result == 0 && bp_open(ns, c"/probe".as_ptr(), libc::O_CREAT | libc::O_WRONLY, 0o600) >= 0;
+            bp_close_namespace(ns);
+            (errno, writable)
+        }
+    };
+    for wrong in [c"roo", c"ro,bogus", c"cahce=/x", c"atomic=undoo", c"atomic", c"domain=always", c"sync=none", c"RO"] {
+        assert_eq!(mount(&image, wrong), (libc::EINVAL, false), "{wrong:?}");
+    }
+    for wrong in [c"roo", c"sync=never", c"atomic=undo"] {
+        assert_eq!(mount(c"host:/tmp", wrong).0, libc::EINVAL, "{wrong:?}");
+    }
+    assert_eq!(mount(c"mem:", c"ro").0, libc::EINVAL);
+    assert_eq!(mount(&image, c"ro,domain=process"), (0, false));
+    assert_eq!(mount(&image, c"ro,,rw,atomic=undo"), (0, true));
+}

@@ -18,7 +18,11 @@ pub fn session(mounts: &[OsString], keeps: bool) -> Result<u8> {
     if keeps { keep(mounts) } else { start(mounts) }
 }
 
+/// Exit code for mounts that cannot be understood: the C library makes it `EINVAL`.
+const WRONG: u8 = 2;
+
 fn start(mounts: &[OsString]) -> Result<u8> {
+    mounts.iter().try_for_each(|text| Mount::parse(text).map(drop)).map_err(|failure| failure.code(WRONG))?;
     let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
     let mut command = Command::new(own);
     command.args(["session", "--keep"]).args(mounts.iter().flat_map(|spec| [OsString::from("--mount"), spec.clone()]));
