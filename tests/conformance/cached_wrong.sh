@@ -61,6 +61,13 @@ same 'exported' "$(cat out/f out/new/x; find out -type f | sort | tr '\n' ' ')" 
 grep -q 'd/g' said || fail "export: removed names are not said: $(cat said)"
 rm "$image"
 
+# A directory that the user may not read is named, and not the image, which is not even made.
+if [ "$(id -u)" = 0 ]; then
+    rm -rf low shut && mkdir -m 700 low && mkdir -m 777 shut
+    user timeout 60 "$bypath" run --no-fuse --mount "host:$low:$at,cache=$PWD/shut/c.img:64M" -- true 2>err && fail 'a directory that may not be read'
+    same 'refused: what' "$(grep -c "^bypath: host:$low: permission denied" err):$(ls shut)" 1:
+fi
+
 # A cache that is another directory's, and one that is left: refused by name, and gone on with.
 rm -rf low && mkdir low other && echo 1 >low/f
 timeout 60 "$bypath" run --no-fuse --leave --mount "host:$low:$at,cache=$image:64M,sync=image" -- bash -c 'echo 2 >"$1/f"' bash "$at" 2>err

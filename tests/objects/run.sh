@@ -205,6 +205,45 @@ case_refused() {
     pass
 }
 
+# A store that cannot be reached is reported by its reason, and not when the time of a request is over.
+case_unreachable() {
+    local address why
+    while read -r address why; do
+        timeout 60 "$bypath" run --no-fuse --mount "s3:http://$address/bucket:/s3,timeout=40" -- true >out 2>&1 && { fail "$address is mounted" out; return; }
+        grep -q "$why" out && ! grep -q 'no answer within' out || { fail "$address: the reason" out; return; }
+    done <<'ADDRESSES'
+127.0.0.1:9 cannot be reached: connection refused
+no-such-host.invalid cannot be reached: failed to lookup address
+ADDRESSES
+    pass
+}
+
+# A warm cache: with the store away a session begins and has what is in the image; what is not there is EIO, with one line that
+# says why. An image that has nothing of the bucket is refused then.
+case_warm() {
+    local image=$work/warm.img second port what
+    mkdir -p away
+    python3 "$here/server.py" "$work/away" 2>away.err &
+    second=$!
+    wait_until test -e away/port || { fail 'the second store does not start' away.err; return; }
+    port=$(cat away/port) what=s3:http://127.0.0.1:$port/bucket:/s3,timeout=3
+    warm() { timeout -k 5 100 "$bypath" run --no-fuse --mount "$what,cache=$image" -- "$@" </dev/null; }
+    warm sh -c 'mkdir /s3/d && echo one >/s3/d/f && seq 100000 >/s3/long' 2>err || fail 'filling' err
+    rm "$image"
+    warm sh -c 'cat /s3/d/f; ls /s3' >out 2>err || fail 'warming' err
+    kill "$second"
+    wait "$second" 2>/dev/null
+    warm sh -c 'cat /s3/d/f; ls /s3; cat /s3/long' >out 2>err && { fail 'what is not there was read' out; return; }
+    [ "$(cat out)" = $'one\nd\nlong' ] || { cat err >>out; fail 'what is in the image' out; return; }
+    grep -q 'cannot be reached: connection refused.*what the cache holds' err || { fail 'not reported' err; return; }
+    grep -q 'long: Input/output error' err || { fail 'a miss' err; return; }
+    [ "$(grep -c 'bypath.*long' err)" = 1 ] || { fail 'not one line about a miss' err; return; }
+    mv "$image" kept.img
+    warm true >out 2>&1 && { fail 'an empty cache of a store that is away' out; return; }
+    grep -q 'connection refused' out || { fail 'an empty cache: the reason' out; return; }
+    pass
+}
+
 # Other services: a directory of the kernel's, and memory.
 case_services() {
     mkdir root
@@ -213,6 +252,6 @@ case_services() {
     [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
 }
 
-cases=${*:-programs two keys directories faults killed refused services parts later posix cache}
+cases=${*:-programs two keys directories faults killed refused unreachable warm services parts later posix cache}
 for name in $cases; do case_$name; done
 exit $((failed > 0))

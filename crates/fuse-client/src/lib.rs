@@ -50,6 +50,9 @@ pub const OPENS_ASK: u32 = 4;
 /// See [`DEFAULT_PERMISSIONS`]. What was written and closed is stored later: `SYNCFS` waits for all of it, and says what has
 /// failed.
 pub const SYNCS_WHOLE: u32 = 8;
+/// See [`DEFAULT_PERMISSIONS`]. What the daemon itself asks did not answer when it began: a cache in front of it compares
+/// nothing with it then.
+pub const AWAY: u32 = 16;
 /// See [`DEFAULT_PERMISSIONS`]. What it can't hold (`session::lacks`), so many bits to the left.
 pub const LACKS_SHIFT: u32 = 8;
 

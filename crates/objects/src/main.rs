@@ -6,6 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | `address` | what a mount names, credentials and region: to an operator of OpenDAL's |
+//! | `attempts` | whether the store can be reached at all |
 //! | `store` | one request to the store, its time-out, its error as an errno |
 //! | `keys` | which keys are paths |
 //! | `listing` | a directory as the store lists it, and for how long it is believed |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod attempts;
 mod contents;
 mod kept;
 mod keys;
@@ -36,7 +38,7 @@ mod windows;
 
 use clap::Parser;
 use fuse_client::ring::{MESSAGE_MAX, Ring};
-use fuse_client::{LACKS_SHIFT, OPENS_ASK, SYNCS_WHOLE, lacks};
+use fuse_client::{AWAY, LACKS_SHIFT, OPENS_ASK, SYNCS_WHOLE, lacks};
 use pm::UserSlice;
 use requests::Requests;
 use server::fuse::message::Reply;
@@ -45,7 +47,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use store::Store;
+use store::{Store, Unusable};
 use tree::Tree;
 
 /// How many requests are served at a time.
@@ -69,6 +71,9 @@ struct Args {
     /// Modes, owners, times and symlinks are kept with the objects.
     #[arg(long)]
     posix: bool,
+    /// A cache in front of it has something: the mount begins even if the store does not answer.
+    #[arg(long)]
+    warm: bool,
 }
 
 fn main() -> ExitCode {
@@ -88,13 +93,21 @@ fn run(args: Args) -> Result<(), String> {
     let ring = Ring::open(&path).map_err(|errno| format!("the ring: {errno}"))?;
     let spool = args.spool.unwrap_or_else(std::env::temp_dir);
     let store = Store::open(&args.address, Duration::from_secs(args.timeout))?;
-    store.check()?;
+    let is_away = match store.check() {
+        Ok(()) => false,
+        Err(Unusable::Away(why)) if args.warm => {
+            eprintln!("bypath: {why}; the mount has what the cache holds until the store answers");
+            true
+        }
+        Err(Unusable::Away(why) | Unusable::Refused(why)) => return Err(why),
+    };
     if args.posix {
         kept::check(&store)?;
     }
     let requests = Requests::new(Tree::new(store, contents::Spool::at(&spool)?, args.later, args.posix));
     let lacking = lacks::LINKS | lacks::NODES | lacks::XATTRS | if args.posix { 0 } else { lacks::SYMLINKS };
     let flags = OPENS_ASK | lacking << LACKS_SHIFT | if args.later { SYNCS_WHOLE } else { 0 };
+    let flags = if is_away { flags | AWAY } else { flags };
     let header = ring.header().map_err(|errno| format!("the ring: {errno}"))?;
     header.mount_flags.fetch_or(flags, SeqCst);
     std::thread::scope(|scope| {

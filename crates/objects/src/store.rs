@@ -1,14 +1,15 @@
 //! One request to the store: its time-out, its error as an errno, and a word to people about what no errno tells.
 
+use crate::attempts::Attempts;
 use crate::kept::Kept;
 use crate::keys::marker;
 use crate::nodes::Set;
 use futures::TryStreamExt;
-use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::layers::{RetryEvent, RetryLayer, TimeoutLayer};
 use opendal::{Buffer, Capability, Entry, ErrorKind, Metadata, Operator};
 use pm::Errno;
-use std::future::Future;
-use std::sync::Mutex;
+use std::future::{Future, IntoFuture};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 
@@ -66,6 +67,14 @@ pub enum Expected {
     Anything,
 }
 
+/// Why a store cannot be used, in a line.
+pub enum Unusable {
+    /// It does not answer.
+    Away(String),
+    /// It does not want to.
+    Refused(String),
+}
+
 /// The store.
 pub struct Store {
     operator: Operator,
@@ -73,6 +82,7 @@ pub struct Store {
     timeout: Duration,
     shown: String,
     can: Capability,
+    attempts: Arc<Attempts>,
     said: Mutex<Option<(ErrorKind, Instant)>>,
 }
 
@@ -87,24 +97,53 @@ impl Store {
         let attempts = TimeoutLayer::new().with_timeout(attempt).with_io_timeout(attempt);
         let retry = RetryLayer::new().with_jitter().with_max_times(usize::MAX >> 1);
         let retry = retry.with_min_delay(Duration::from_millis(50)).with_max_delay(Duration::from_secs(2));
+        let attempts_of_all = Arc::<Attempts>::default();
+        let noted = Arc::clone(&attempts_of_all);
+        let retry = retry.with_notify(move |event: RetryEvent<'_>| noted.note(event.err));
         let operator = operator.layer(attempts).layer(retry);
         let can = operator.info().capability();
-        Ok(Store { operator, runtime, timeout, shown: address.to_string(), can, said: Mutex::new(None) })
+        let (attempts, said) = (attempts_of_all, Mutex::new(None));
+        Ok(Store { operator, runtime, timeout, shown: address.to_string(), can, attempts, said })
     }
 
     /// Whether it can be asked at all: said before anything is mounted.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Unusable> {
         let first = async {
             let mut lister = self.operator.lister_with("/").limit(1).await?;
             lister.try_next().await
         };
-        let answer = self.runtime.block_on(async { tokio::time::timeout(self.timeout, first).await });
+        let asked = self.attempts.ask(true, first);
+        let answer = self.runtime.block_on(async { tokio::time::timeout(self.timeout, asked).await });
         match answer {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Ok(Err(error)) => Err(format!("{}: {}", self.shown, shown(&error))),
-            Err(_) => Err(format!("{}: no answer within {} s", self.shown, self.timeout.as_secs())),
+            Ok(Some(Ok(_))) => Ok(()),
+            Ok(Some(Err(error))) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Ok(Some(Err(error))) => Err(Unusable::Refused(format!("{}: {}", self.shown, shown(&error)))),
+            Ok(None) => Err(self.away(format!("cannot be reached{}; check the address and the network", self.attempts.why()))),
+            Err(_) => Err(self.away(self.overdue())),
         }
+    }
+
+    fn away(&self, why: String) -> Unusable {
+        self.attempts.overdue();
+        Unusable::Away(format!("{}: {why}", self.shown))
+    }
+
+    /// What is said when the time of a request is over.
+    fn overdue(&self) -> String {
+        format!("no answer within {} s{}", self.timeout.as_secs(), self.attempts.why())
+    }
+
+    /// Waits for an answer, no longer than the time-out; `None` says why there is none.
+    async fn answer<T>(&self, what: &str, key: &str, request: impl Future<Output = T>) -> Option<T> {
+        let answer = tokio::time::timeout(self.timeout, self.attempts.ask(false, request)).await;
+        let why = match answer {
+            Ok(Some(answer)) => return Some(answer),
+            Ok(None) => format!("the store is out of reach{}", self.attempts.why()),
+            Err(_) => self.overdue(),
+        };
+        self.attempts.overdue();
+        self.say_once(ErrorKind::Unexpected, || format!("{what} {key}: {why}"));
+        None
     }
 
     /// Whether a PUT that expects something is refused by the store itself.
@@ -155,13 +194,10 @@ impl Store {
 
     /// Waits for an answer, no longer than the time-out.
     pub fn wait<T>(&self, what: &str, key: &str, answer: impl Future<Output = opendal::Result<T>>) -> Result<T, Errno> {
-        match self.runtime.block_on(async { tokio::time::timeout(self.timeout, answer).await }) {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.failed(what, key, &error)),
-            Err(_) => {
-                self.say_once(ErrorKind::Unexpected, || format!("{what} {key}: no answer within {} s", self.timeout.as_secs()));
-                Err(Errno::EIO)
-            }
+        match self.runtime.block_on(self.answer(what, key, answer)) {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(error)) => Err(self.failed(what, key, &error)),
+            None => Err(Errno::EIO),
         }
     }
 
@@ -254,17 +290,14 @@ impl Store {
         if let Some(etag) = meta.etag.as_deref().filter(|_| self.can.read_with_if_match) {
             read = read.if_match(etag);
         }
-        let buffer = match tokio::time::timeout(self.timeout, read).await {
-            Ok(Ok(buffer)) => buffer,
+        let buffer = match self.answer("GET", path, read.into_future()).await {
+            Some(Ok(buffer)) => buffer,
             // Gone, or no longer so long: not the file that was opened.
-            Ok(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
                 return Err(Errno::ESTALE);
             }
-            Ok(Err(error)) => return Err(self.failed("GET", path, &error)),
-            Err(_) => {
-                self.say_once(ErrorKind::Unexpected, || format!("GET {path}: no answer within {} s", self.timeout.as_secs()));
-                return Err(Errno::EIO);
-            }
+            Some(Err(error)) => return Err(self.failed("GET", path, &error)),
+            None => return Err(Errno::EIO),
         };
         if buffer.len() as u64 != len {
             self.say_once(ErrorKind::Unexpected, || format!("GET {path}: {} bytes instead of {len}", buffer.len()));
@@ -356,7 +389,7 @@ fn kept_in(meta: &Metadata) -> (Meta, Set) {
 }
 
 /// An error in one line.
-fn shown(error: &opendal::Error) -> String {
+pub fn shown(error: &opendal::Error) -> String {
     let text = match std::error::Error::source(error) {
         Some(source) => format!("{}: {source}", error.message()),
         None => error.message().to_string(),

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::ahead::Ahead;
+use super::daemon::Daemon;
 use super::over;
 use super::point::Under;
 use super::spare::Spare;
@@ -153,13 +154,14 @@ impl Keeper {
         }
     }
 
-    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh.
-    fn begin(&mut self, cx: &Cx, was_one: bool, shown: &str) -> Result<()> {
+    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh. With
+    /// `is_away` there is nothing to look at: the rounds to come do that.
+    fn begin(&mut self, cx: &Cx, (was_one, is_away): (bool, bool), shown: &str) -> Result<()> {
         if self.actimeo == Actimeo::Never {
             return Ok(());
         }
         self.is_one = self.cache.serve(std::process::id());
-        if !self.is_one || !was_one {
+        if !self.is_one || !was_one || is_away {
             return Ok(());
         }
         if let Some(watch) = &mut self.watch {
@@ -229,6 +231,11 @@ impl Session {
         if let (Origin::Directory(place), false) = (&origin, mount.options.read_only) {
             super::replay::if_lost(Path::new(OsStr::from_bytes(place)))?;
         }
+        let below = mount.source.shown();
+        if let (Origin::Directory(place), false) = (&origin, image.path.exists()) {
+            // Before an image is made that nobody could use.
+            std::fs::read_dir(OsStr::from_bytes(place)).map_err(|error| Failure::io(&below, &error))?;
+        }
         make_if_missing(image)?;
         let attached = attach::attach_as(&image.path, How { slot, ..How::default() })?;
         self.images.push(attached);
@@ -247,7 +254,11 @@ impl Session {
             (Origin::Directory(place), None) => refuse_another(over::path(place))?,
             _ => {}
         }
-        let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
+        let is_away = matches!(origin, Origin::Daemon(..)) && self.daemons.last().is_some_and(Daemon::is_away);
+        if is_away && attached.fs.cache_of().is_err() {
+            return Err(Failure::new(format!("{below}: it does not answer, and {shown} has nothing of it yet; try again later")));
+        }
+        let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, &below, attached.fs, mismatch))?;
         let changes = changes(mount, &origin);
         let journal = journal(mount, &origin);
         let held = match (origin, shows) {
@@ -285,7 +296,7 @@ impl Session {
                 // It ends with the session, however that ends.
                 Origin::Daemon(..) => Keeper { cache, watch: None, actimeo, is_one: false, is_left: false, holds: false },
             };
-            keeper.begin(&cx, was_one, &shown)?;
+            keeper.begin(&cx, (was_one, is_away), &shown)?;
             self.servers.push(Server::start(keeper));
         }
         cache.give_lane_back(&thread);
@@ -396,14 +407,17 @@ pub fn origin_of(fs: &Fs) -> String {
     }
 }
 
-fn refused(shown: &str, fs: &Fs, mismatch: Mismatch) -> Failure {
+fn refused(shown: &str, below: &str, fs: &Fs, mismatch: Mismatch) -> Failure {
     match mismatch {
         Mismatch::Another => Failure::new(format!(
             "{shown}: it is the cache of {} as that was when it was made; remove it, or choose another image",
             origin_of(fs)
         )),
-        Mismatch::Files => Failure::new(format!("{shown}: it is no empty image; remove it, or choose another name")),
-        Mismatch::Failed(error) => Failure::errno(shown, error.errno()),
+        Mismatch::Files => Failure::new(format!("{shown}: image is not empty; remove it, or choose another name")),
+        // What the image itself can fail with; everything else is of what it is to be the cache of.
+        Mismatch::Failed(error @ Error::Corrupt { .. }) => Failure::engine(shown, error),
+        Mismatch::Failed(Error::Posix(errno @ (Errno::ENOSPC | Errno::EROFS))) => Failure::errno(shown, errno),
+        Mismatch::Failed(error) => Failure::errno(below, error.errno()),
     }
 }
 

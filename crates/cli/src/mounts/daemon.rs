@@ -10,7 +10,7 @@ use super::transport::{Transport, find, is_go_program, mount_flags};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use fuse_client::ring::{RING_BYTES, Ring, daemon_state};
-use fuse_client::{DEFAULT_PERMISSIONS, MINOR, READ_ONLY, UNSPLICED, agree};
+use fuse_client::{AWAY, DEFAULT_PERMISSIONS, MINOR, READ_ONLY, UNSPLICED, agree};
 use pm::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
@@ -191,6 +191,11 @@ impl Daemon {
         daemon.care.log.show_since(said);
         begun.map_err(|errno| Refused { errno: Some(errno), failure: daemon.care.not_begun(errno) })?;
         Ok(daemon)
+    }
+
+    /// Whether what it asks itself, a store of objects, did not answer when it began.
+    pub fn is_away(&self) -> bool {
+        self.care.ring.header().is_ok_and(|header| header.mount_flags.load(SeqCst) & AWAY != 0)
     }
 
     /// Path of the ring.
@@ -549,6 +554,9 @@ pub fn objects(mount: &Mount, address: &str) -> Result<Vec<OsString>> {
     if mount.options.posix {
         words.push("--posix".into());
     }
+    if mount.options.cache.as_ref().is_some_and(|image| image.path.exists()) {
+        words.push("--warm".into());
+    }
     // Whoever writes back waits for all of it at once.
     if mount.options.close_later || mount.options.cache.is_some() {
         words.push("--later".into());
@@ -566,5 +574,5 @@ pub fn temporary_directory() -> Result<PathBuf> {
             Err(error) => return Err(Failure::io(path.display(), &error)),
         }
     }
-    Err(Failure::new(format!("{}: no name is free for a mount point", OsStr::from_bytes(b"/tmp").display())))
+    Err(Failure::new(format!("{}: cannot create a unique name for a mount point", OsStr::from_bytes(b"/tmp").display())))
 }
