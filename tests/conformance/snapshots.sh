@@ -107,7 +107,7 @@ in_session sh -c '! echo x >m/main/.snap/one/sub/small && ! rm m/main/.snap/one/
 same 'what has changed' "$("$bypath" diff "$I:/main/.snap/one" "$I:/main")" "M	large"
 "$bypath" clone -q "$I:/main/.snap/one" "$I:/back" && "$bypath" clone -q "$I:/main" "$I:/clone" || failed=1
 in_session sh -c 'echo more >>m/back/sub/small && rm m/back/large && ls -A m/clone/.snap' >said || failed=1
-same 'snapshots in a clone' "$(cat said)" ''
+same 'snapshots in a clone' "$(cat said)" .gitignore
 in_session diff -r -x fifo -x .snap plain m/main/.snap/one || failed=1
 in_session mv m/main/.snap/two m/main/.snap/three || { echo 'a snapshot has no other name' && failed=1; }
 if [ "$(id -u)" = 0 ] && [ -e /dev/fuse ]; then
@@ -116,9 +116,16 @@ if [ "$(id -u)" = 0 ] && [ -e /dev/fuse ]; then
     "$bypath" umount k || failed=1
 fi
 
+# Git does not add a repository once more with each snapshot.
+if command -v git >/dev/null; then
+    in_session sh -c "git init -q m/repo && echo 1 >m/repo/a && '$bypath' snap -q m/repo one && cd m/repo && git status --short" >said || fail git
+    same 'what git would add' "$(cat said)" '?? a'
+    "$bypath" drop -q "$I:/repo" || fail 'drop of the repository'
+fi
+
 # Gone, and the space with it.
 "$bypath" drop -q "$I:/main/.snap/one" "$I:/main/.snap/three" "$I:/back" "$I:/clone" || failed=1
-same 'snapshots' "$("$bypath" ls -A "$I:/main/.snap" 2>/dev/null || "$bypath" ls "$I:/main/.snap")" ''
+same 'snapshots' "$("$bypath" ls -A "$I:/main/.snap" 2>/dev/null || "$bypath" ls "$I:/main/.snap")" .gitignore
 # What is kept of the file that was changed would be more.
 [ "$(used)" -le $((before + 131072)) ] || { echo "$(used) bytes in use, $before before the snapshots" && failed=1; }
 same 'what is shared' "$("$bypath" dump image | grep -c 'is shared')" 0

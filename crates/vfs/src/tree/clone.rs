@@ -15,6 +15,10 @@ use pm::{Errno, UserSlice};
 
 /// Name of the directory that has the snapshots of the one that it lies in.
 pub const SNAPS: &[u8] = b".snap";
+/// A file in it, for git and other tools that go by such files: else `git add -A` adds all of a repository once more with
+/// each snapshot. The directory is not hidden from listings instead, because `rm -r` would meet a directory that is not empty
+/// and shows nothing.
+const IGNORED: (&[u8], &[u8]) = (b".gitignore", b"*\n");
 /// So many names ahead of the one that is made, what its making takes is fetched, far and near.
 const AHEAD: (usize, usize) = (6, 3);
 /// So many names one clones before he offers others a part: fewer are done sooner than handed over.
@@ -69,12 +73,18 @@ impl Trees<'_> {
     pub fn snap(&mut self, source: Node, name: &[u8]) -> core::result::Result<Tally, Failed> {
         let dir = match self.look(source, SNAPS)? {
             Some((dir, _)) => dir,
-            None => {
-                let new = NewNode { kind: Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
-                self.backend.create(self.cx, source, SNAPS, &new)?
-            }
+            None => self.make_snaps(source)?,
         };
         self.clone_as(source, dir, name, true, None)
+    }
+
+    fn make_snaps(&self, source: Node) -> Result<Node> {
+        let new = NewNode { kind: Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
+        let dir = self.backend.create(self.cx, source, SNAPS, &new)?;
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, ..new };
+        let file = self.backend.create(self.cx, dir, IGNORED.0, &new)?;
+        self.backend.write_one(self.cx, file, 0, UserSlice::from_ref(IGNORED.1))?;
+        Ok(dir)
     }
 
     fn clone_as(
