@@ -18,7 +18,7 @@ pub const SNAPS: &[u8] = b".snap";
 /// A file in it, for git and other tools that go by such files: else `git add -A` adds all of a repository once more with
 /// each snapshot. The directory is not hidden from listings instead, because `rm -r` would meet a directory that is not empty
 /// and shows nothing.
-const IGNORED: (&[u8], &[u8]) = (b".gitignore", b"*\n");
+pub const IGNORED: (&[u8], &[u8]) = (b".gitignore", b"*\n");
 /// So many names ahead of the one that is made, what its making takes is fetched, far and near.
 const AHEAD: (usize, usize) = (6, 3);
 /// So many names one clones before he offers others a part: fewer are done sooner than handed over.

@@ -3,7 +3,7 @@
 //! Of two files of one file system that have their bytes in the same places nothing is read: they are the same. Times say
 //! nothing either way: a file may be touched and the same, or changed and its time set back.
 
-use super::clone::SNAPS;
+use super::clone::{IGNORED, SNAPS};
 use super::{Failed, Names, Tally};
 use crate::backend::Backend;
 use alloc::vec;
@@ -141,9 +141,9 @@ impl Compare<'_, '_> {
                 list.push(name.to_vec());
             }
             if self.path.rsplit(|byte| *byte == b'/').next() == Some(SNAPS) {
-                // States of the directory above, and no part of it.
+                // States of the directory above, and what comes with them: no part of it.
                 let is_snapshot = |name: &Vec<u8>| backend.is_frozen(backend.lookup(cx, nodes[side], name)?);
-                list.retain(|name| is_snapshot(name) != Ok(true));
+                list.retain(|name| name != IGNORED.0 && is_snapshot(name) != Ok(true));
             }
             list.sort_unstable_by(|a, b| b.cmp(a));
             Ok::<_, Error>(list)
