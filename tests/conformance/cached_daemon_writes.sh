@@ -80,6 +80,6 @@ timeout 60 "$bypath" cache drain "$image" 2>err || fail "drain with room: $(cat 
 behind ,sync=image bash -c "ls $point >/dev/null; echo ours >$point/both; echo theirs >low/both" || fail "others: $(cat err)"
 [ "$(cat low/both)" = ours ] && [ "$(cat low/both.bypath-theirs)" = theirs ] || fail "another's file: $(ls -l low)"
 timeout 20 "$bypath" run --no-fuse --mount "fuse:bindfs -f $PWD/low @:$point,cache=$image,sync=journal" -- true 2>err && fail 'a journal before a daemon'
-grep -q 'sync=journal goes with a directory' err || fail "a journal: $(cat err)"
+grep -q "unknown option 'sync=journal'; use one of sync=backend, sync=image" err || fail "a journal: $(cat err)"
 [ $failed -eq 0 ] && echo fine
 exit $failed

@@ -10,36 +10,10 @@ Examples:
   bypath ls -l /dev/shm/work.img:/src                 look into it without running anything
   bypath export /dev/shm/work.img:/src ~/out          copy it out again
   bypath check /dev/shm/work.img                      verify it
-  bypath upgrade old.img                              an older program made it: today's format, in place
+  bypath upgrade old.img                              give an older image the current format, in place
 
 An image lives as long as the file that holds it: one in /dev/shm until the next reboot.
 ls, cat, stat, export, info and check need only read permission on that file.";
-
-pub(super) const SPEC_HELP: &str = "\
-What is seen where; may be given several times, and one inside another. SPEC is one of
-
-  IMG                   an image (`bypath mkfs`)
-  new:SIZE              an image that is made for the session and goes with it
-  host:/dir             a directory of the kernel's
-  fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
-  ceph:[MON,…][/dir]    a CephFS cluster, by ceph-fuse
-  plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
-  s3:http://HOST/BUCKET a bucket, or s3://BUCKET for Amazon's, with /PREFIX; keys as the AWS tools find them
-  objects:SERVICE?…     another store of objects: fs?root=/dir, memory
-
-Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
-refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash), and
-with cache=IMG (an image in front of it) or cache (one for the session) sync=backend, sync=image (for fuse: too) or
-sync=journal (when fsync returns), journal=PATH[:SIZE];
-for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
-pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
-carrier=socket or carrier=memory (found out: a static daemon has a socket);
-for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them;
-for s3: and objects: restart, timeout, pages, log and spool=DIR (where files lie while they are written),
-posix (modes, owners, times and symlinks last), close=later (uploads go on after close), cache (an image for the session).
-
-An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
-/dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
 
 pub(super) const SHRINK_HELP: &str = "\
 An image takes space as it grows, and keeps it for files to come. What lies behind its last block in use is given back; free space
@@ -56,7 +30,8 @@ Examples:
   bypath import --unpack linux.tar.zst work.img:/    what is in an archive
   curl -L https://example.org/a.tar.gz | bypath import - work.img:/a
 
-Of an archive nothing lands outside the target; owners are kept if root does it.";
+Archive entries are never extracted outside the target. Ownership is kept when run as root. Names that cannot be read are reported
+and left out; the exit code is 1 then.";
 
 pub(super) const CLONE_HELP: &str = "\
 Examples:

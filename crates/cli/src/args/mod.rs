@@ -78,7 +78,7 @@ pub enum Verb {
         /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel, squashfs: found out)
         #[arg(long)]
         unpack: bool,
-        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        /// Use the image although another machine is recorded as its user: only if that machine is down
         #[arg(long)]
         force: bool,
         /// Say nothing
@@ -102,7 +102,7 @@ pub enum Verb {
         /// What to clone: IMG:/path, or its path in the session around this call, or in a kernel mount
         #[arg(value_name = "IMG:/PATH")]
         source: OsString,
-        /// What it shall be called: nothing may be there yet, but its parent directory must
+        /// Its path: nothing exists there yet, but its parent directory does
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
         /// As JSON: an object
@@ -118,7 +118,7 @@ pub enum Verb {
         /// The directory: IMG:/path, or its path in the session around this call, or in a kernel mount
         #[arg(value_name = "IMG:/PATH")]
         source: OsString,
-        /// What the snapshot shall be called: it becomes PATH/.snap/NAME
+        /// Name of the snapshot, which becomes PATH/.snap/NAME
         name: OsString,
         /// As JSON: an object
         #[arg(long)]
@@ -189,7 +189,7 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Make an image of a file that `pack` has made
+    /// Recreate an image from a file written by `bypath pack`
     #[command(after_help = PACK_HELP)]
     Restore {
         /// The file; - is standard input
@@ -258,7 +258,7 @@ pub enum Verb {
         /// Do not ask: give up what cannot be kept
         #[arg(long, requires = "repair")]
         yes: bool,
-        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        /// Use the image although another machine is recorded as its user: only if that machine is down
         #[arg(long, requires = "repair")]
         force: bool,
         /// As JSON
@@ -270,7 +270,7 @@ pub enum Verb {
     Shrink {
         /// The image
         image: PathBuf,
-        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        /// Use the image although another machine is recorded as its user: only if that machine is down
         #[arg(long)]
         force: bool,
         /// As JSON
@@ -285,7 +285,7 @@ pub enum Verb {
         /// How large it may grow (16M to 16T)
         #[arg(value_parser = size::parse_image)]
         size: u64,
-        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        /// Use the image although another machine is recorded as its user: only if that machine is down
         #[arg(long)]
         force: bool,
         /// As JSON
@@ -295,14 +295,14 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Make an image of the format version before one of today's, in place; nobody may use it meanwhile
+    /// Upgrade an image of the previous format version to the current one, in place; it must not be in use
     Upgrade {
         /// The image
         image: PathBuf,
         /// Give its files new inode numbers, which fit 32 bits (images of up to 256G; new ones have them)
         #[arg(long)]
         inode32: bool,
-        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        /// Use the image although another machine is recorded as its user: only if that machine is down
         #[arg(long)]
         force: bool,
         /// As JSON

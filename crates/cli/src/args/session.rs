@@ -1,8 +1,9 @@
 //! `run`, `enter` and `mount`.
 
-use super::help::SPEC_HELP;
 use crate::attach::How;
+use crate::mounts::spec::known;
 use base::Atomic;
+use clap::builder::PossibleValuesParser;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub struct Mount {
     /// ro: nobody can change anything through it; atomic=undo, atomic=replay: an overwrite happens whole or not at all
     #[arg(
         short, long = "options", value_name = "OPTION", value_delimiter = ',',
-        value_parser = ["ro", "rw", "atomic=undo", "atomic=replay"],
+        value_parser = PossibleValuesParser::new(known::of_images()),
     )]
     pub options: Vec<String>,
     /// Serve from this process, until the mount is taken away
@@ -24,7 +25,7 @@ pub struct Mount {
     /// Where the server reports what went wrong, and when it began and ended
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+    /// Use the image although another machine is recorded as its user: only if that machine is down
     #[arg(long)]
     pub force: bool,
     /// Threads that answer the kernel
@@ -68,18 +69,18 @@ impl Mount {
 #[derive(clap::Args)]
 pub struct Run {
     /// What is seen where; may be given several times, and one inside another
-    #[arg(long = "mount", short = 'm', value_name = "SPEC:/DIR[,OPTION…]", long_help = SPEC_HELP)]
+    #[arg(long = "mount", short = 'm', value_name = "SPEC:/DIR[,OPTION…]", long_help = known::help())]
     pub mounts: Vec<OsString>,
     /// A file that lists mounts: [[mount]] with source = "SPEC", at = "/DIR", options = ["ro", …]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+    /// Use the image although another machine is recorded as its user: only if that machine is down
     #[arg(long)]
     pub force: bool,
-    /// Do without the kernel's way in: no mount is made beside the short way
+    /// Do not create a FUSE mount
     #[arg(long)]
     pub no_fuse: bool,
-    /// Leave what is not written back yet in the caches (cache=IMG): the next session, or bypath cache drain, goes on
+    /// Leave what is not written back yet in the caches (cache=IMG): the next session, or bypath cache drain, writes it back
     #[arg(long)]
     pub leave: bool,
     /// The program and its arguments

@@ -291,7 +291,7 @@ fn text(info: &Info) -> String {
         info.survives,
         info.generation,
         info.format_version,
-        if info.format_version == format::VERSION { "" } else { "; bypath upgrade makes it today's" },
+        if info.format_version == format::VERSION { "" } else { "; bypath upgrade gives it the current one" },
         calls(&info.calls),
         segment,
         info.cache.as_ref().map_or_else(String::new, Behind::shown),

@@ -13,6 +13,7 @@
 //! each perhaps with `,option,…` behind it.
 
 mod ceph;
+pub mod known;
 
 use super::transport::Transport;
 use crate::failure::{Failure, Result};
@@ -117,31 +118,28 @@ pub const JOURNAL_SIZE: u64 = writeback::journal::SIZE;
 
 impl CacheImage {
     /// `IMG` or `IMG:SIZE`.
-    fn parse(text: &str, shown: &str) -> Result<CacheImage> {
-        let parsed =
-            CacheImage::split(text, ("cache", "an image, such as cache=/dev/shm/data.img:2G"), CACHE_SIZE, size::parse_image);
-        parsed.map_err(|help| Failure::new(format!("--mount '{shown}': {help}")))
+    fn parse(text: &str) -> std::result::Result<CacheImage, String> {
+        CacheImage::split(text, "an image, such as cache=/dev/shm/data.img:2G", CACHE_SIZE, size::parse_image)
     }
 
     /// `PATH` or `PATH:SIZE` of a journal.
-    fn parse_journal(text: &str, shown: &str) -> Result<CacheImage> {
-        let parsed = CacheImage::split(text, ("journal", "a file, such as journal=/var/lib/data.j"), JOURNAL_SIZE, size::parse);
-        parsed.map_err(|help| Failure::new(format!("--mount '{shown}': {help}")))
+    fn parse_journal(text: &str) -> std::result::Result<CacheImage, String> {
+        CacheImage::split(text, "a file, such as journal=/var/lib/data.j", JOURNAL_SIZE, size::parse)
     }
 
     fn split(
         text: &str,
-        (word, example): (&str, &str),
+        example: &str,
         usual: u64,
         parse: fn(&str) -> std::result::Result<u64, String>,
     ) -> std::result::Result<CacheImage, String> {
         let (path, size) = match text.rsplit_once(':').map(|(path, size)| (path, parse(size))) {
             Some((path, Ok(size))) => (path, size),
-            Some((_, Err(help))) => return Err(format!("{word}={text}: {help}")),
+            Some((_, Err(help))) => return Err(help),
             None => (text, usual),
         };
         if path.is_empty() {
-            return Err(format!("{word}=: name {example}"));
+            return Err(format!("name {example}"));
         }
         let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
         Ok(CacheImage { path, size })
@@ -163,105 +161,58 @@ pub enum Actimeo {
 impl Options {
     fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
         let mut options = Options::default();
-        let is_objects = matches!(source, Source::Objects(_));
-        let is_command = matches!(source, Source::Fuse(_));
-        let is_daemon = is_command || is_objects;
-        let is_host = matches!(source, Source::Host(_));
-        let is_image = matches!(source, Source::Image(_) | Source::New(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
-            match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
-                ("ro", _) => options.read_only = true,
-                ("rw", _) => options.read_only = false,
-                ("restart", _) if is_daemon => options.restart = true,
-                ("default_permissions", _) if is_command => options.default_permissions = true,
-                ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
-                _ if is_image && word.starts_with("atomic=") => {
-                    let how = Atomic::from_name(&word.as_bytes()["atomic=".len()..]);
-                    let help = || Failure::new(format!("--mount '{shown}': {word}: there are atomic=undo and atomic=replay"));
-                    options.atomic = Some(how.ok_or_else(help)?);
-                }
-                _ if is_host && word.starts_with("conflict=") => {
-                    let how = Conflict::from_name(&word["conflict=".len()..]);
-                    let help = || {
-                        Failure::new(format!("--mount '{shown}': {word}: there are conflict=ours, conflict=both, conflict=stop"))
-                    };
-                    options.conflict = Some(how.ok_or_else(help)?);
-                }
-                ("sync=none", _) if is_host => options.unsynced = true,
-                ("sync=journal", _) if is_daemon => {
-                    return Err(Failure::new(format!(
-                        "--mount '{shown}': sync=journal goes with a directory (host:); behind a daemon there are sync=backend and sync=image"
-                    )));
-                }
-                ("sync=image" | "sync=backend" | "sync=journal", _) if is_host || is_daemon => {
-                    (options.sync_image, options.sync_journal) = (word == "sync=image", word == "sync=journal");
-                }
-                _ if is_host && word.starts_with("journal=") => {
-                    options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
-                }
-                ("close=later" | "close=stored", _) if is_objects => options.close_later = word == "close=later",
-                ("posix", _) if is_objects => options.posix = true,
-                ("cache", _) if is_host || is_daemon => options.own_cache = Some(CACHE_SIZE),
-                _ if (is_host || is_daemon) && word.starts_with("cache=:") => {
-                    let size = size::parse_image(&word["cache=:".len()..]);
-                    options.own_cache = Some(size.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
-                }
-                _ if is_objects && word.starts_with("spool=") => {
-                    let path = std::path::absolute(&word["spool=".len()..]);
-                    options.spool = Some(path.map_err(|error| Failure::new(format!("--mount '{shown}': {word}: {error}")))?);
-                }
-                _ if is_daemon && word.starts_with("log=") => {
-                    let path = std::path::absolute(&word["log=".len()..]);
-                    options.log = Some(path.map_err(|_| Failure::new(format!("--mount '{shown}': log= names a file")))?);
-                }
-                _ if is_command && word.starts_with("carrier=") => {
-                    let transport = Transport::from_name(&word["carrier=".len()..]);
-                    let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
-                    options.transport = Some(transport.ok_or_else(help)?);
-                }
-                (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
-                _ if is_daemon && word.starts_with("pages=") => {
-                    let pages = size::parse(&word["pages=".len()..]);
-                    options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
-                }
-                _ if (is_host || is_daemon) && word.starts_with("cache=") => {
-                    options.cache = Some(CacheImage::parse(&word["cache=".len()..], shown)?);
-                }
-                ("actimeo=max", _) if is_host || is_daemon => options.actimeo = Actimeo::Never,
-                _ if (is_host || is_daemon) && word.starts_with("actimeo=") => {
-                    let seconds = word["actimeo=".len()..].parse().ok().filter(|seconds| (1..=86400).contains(seconds));
-                    let help = || Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400, or max"));
-                    options.actimeo = Actimeo::Seconds(seconds.ok_or_else(help)?);
-                }
-                (_, Some(_)) if is_daemon => {
-                    return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
-                }
-                _ => {
-                    let known = match source {
-                        Source::Fuse(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, carrier=memory, carrier=socket, \
-                             default_permissions, allow_other, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, \
-                             sync=backend, sync=image"
-                        }
-                        Source::Host(_) => {
-                            "ro, rw, allow_other, sync=none, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, \
-                             sync=backend, sync=image, sync=journal, journal=PATH[:SIZE], conflict=ours, conflict=both, conflict=stop"
-                        }
-                        Source::Objects(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, spool=DIR, posix, close=later, close=stored, \
-                             allow_other, cache, cache=:SIZE, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
-                             sync=image"
-                        }
-                        Source::Plugin(..) => "ro, rw",
-                        _ => "ro, rw, atomic=undo, atomic=replay",
-                    };
-                    return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
-                }
+            if let Some(known) = known::instead_of(word, source) {
+                return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; use one of {known}")));
             }
+            options.take(word).map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?;
         }
+        options.agree(shown)?;
+        Ok(options)
+    }
+
+    /// Takes an option that the kind of mount has; what is wrong with its value.
+    fn take(&mut self, word: &str) -> std::result::Result<(), String> {
+        let file = |path: &str| std::path::absolute(path).map_err(|_| "name a file".to_string());
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("ro", _) => self.read_only = true,
+            ("rw", _) => self.read_only = false,
+            ("restart", _) => self.restart = true,
+            ("default_permissions", _) => self.default_permissions = true,
+            ("allow_other", _) => self.allow_other = true,
+            ("posix", _) => self.posix = true,
+            ("atomic", how) => self.atomic = Atomic::from_name(how.as_bytes()),
+            ("conflict", how) => self.conflict = Conflict::from_name(how),
+            ("carrier", how) => self.transport = Transport::from_name(how),
+            ("sync", "none") => self.unsynced = true,
+            ("sync", when) => (self.sync_image, self.sync_journal) = (when == "image", when == "journal"),
+            ("close", when) => self.close_later = when == "later",
+            ("cache", "") if word == "cache" => self.own_cache = Some(CACHE_SIZE),
+            ("cache", rest) => match rest.strip_prefix(':') {
+                Some(size) => self.own_cache = Some(size::parse_image(size)?),
+                None => self.cache = Some(CacheImage::parse(rest)?),
+            },
+            ("journal", rest) => self.journal = Some(CacheImage::parse_journal(rest)?),
+            ("spool", path) => self.spool = Some(file(path)?),
+            ("log", path) => self.log = Some(file(path)?),
+            ("pages", pages) => self.pages = Some(size::parse(pages)?),
+            ("timeout", seconds) => self.timeout = Some(self::seconds(seconds).ok_or("write seconds, 1 to 86400")?),
+            ("actimeo", "max") => self.actimeo = Actimeo::Never,
+            ("actimeo", seconds) => {
+                let seconds = self::seconds(seconds).ok_or("write seconds, 1 to 86400, or max")?;
+                self.actimeo = Actimeo::Seconds(seconds);
+            }
+            _ => return Err("it is listed, and nothing takes it".to_string()),
+        }
+        Ok(())
+    }
+
+    /// Refuses options that exclude each other, or lack one that they need.
+    fn agree(&self, shown: &str) -> Result<()> {
+        let options = self;
         let is_cached = options.cache.is_some() || options.own_cache.is_some();
         if options.cache.is_some() && options.own_cache.is_some() {
-            return Err(Failure::new(format!("--mount '{shown}': two caches; there is one")));
+            return Err(Failure::new(format!("--mount '{shown}': cache= given twice; a mount has one cache")));
         }
         for (word, is_given) in [("allow_other", options.allow_other), ("sync=none", options.unsynced)] {
             if is_cached && is_given {
@@ -282,8 +233,13 @@ impl Options {
         if !is_cached && options.actimeo != Actimeo::default() {
             return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));
         }
-        Ok(options)
+        Ok(())
     }
+}
+
+/// Seconds, a day at most.
+fn seconds(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|seconds| (1..=86400).contains(seconds))
 }
 
 /// What one `--mount` asks for.
