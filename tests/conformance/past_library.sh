@@ -94,7 +94,7 @@ none() { ./kernel none "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
 can() { # KIND: whether that kernel can
     ./kernel "$1" /usr/bin/python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(59, 1, 1, ctypes.c_ulong(2**64 - 2), 0) != 0)'
 }
-refused='is not run: it can'"'"'t be given the library'
+refused='is not run: it cannot be preloaded'
 # Where the kernel does not hand their calls back.
 for how in "./static $at/f" "cd $at && /static f" "./static x --file=$at/f" "./static 'cat <$at/f'" "cat f | xargs -I% ./static $at" "env -C $at /static" \
     "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])' 2>&1 | head -1" "ln -s $at l; ./static l/f"; do

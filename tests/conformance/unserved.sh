@@ -106,6 +106,13 @@ session "./filter open cat $at/precious"
 same 'a filter' "$(sed 's/.*: //' err)" $'ENOSYS; every path there is refused (EIO)\nInput/output error'
 session "./filter lock sh -c 'cat $at/precious; echo more >$at/n; cat $at/n'"
 same 'one that does no harm' "$(cat out err)" $'in\nmore'
+# A sandbox covers the image's directory, as one with its own /dev does: said by that name.
+if unshare -m true 2>/dev/null; then
+    mkdir -p far && rm -rf m && mkdir m
+    "$bypath" mkfs far/i --size 64M >/dev/null && "$bypath" run --no-fuse -m "far/i:$at" -- unshare -m bash -c "mount -t tmpfs none far && cat $at/precious" >out 2>err
+    same 'a sandbox' "$(cat out):$(grep -c 'out of reach.*covers it.*every path there is refused' err)" :1
+    rm far/i
+fi
 # Another root directory: the mount does not belong there.
 mkdir -p root/lib root/bin root"$at" && echo its >root"$at"/own
 copies() { for file; do mkdir -p "root${file%/*}" && cp "$file" "root$file"; done; }

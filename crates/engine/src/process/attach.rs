@@ -150,8 +150,9 @@ impl fmt::Display for AttachError {
                 write!(f, "the file was truncated: it has {has} bytes, the image needs {needs}; restore it from a copy")
             }
             AttachError::InUse => f.write_str(
-                "other processes use it, but their segment cannot be used from here; give the same segment directory \
-                 (BYPATH_SEGMENT_DIR) and take the same version of this program, or end those processes",
+                "other processes use it through a shared cache that is out of reach here; in a sandbox, bind the directory of \
+                 shared caches (/dev/shm) into it; else use the same BYPATH_SEGMENT_DIR and the same version of this program, or \
+                 end those processes",
             ),
             AttachError::BeingWritten => {
                 f.write_str("the file is not writable from here, and other processes use it; end those processes first")

@@ -28,6 +28,8 @@ pub enum Why {
     Image(engine::process::attach::AttachError),
     /// The image is not there any more, or another file is.
     Gone,
+    /// The directory of the image is not the one that the session has at that path.
+    Hidden,
     /// What is shared with the session's other programs can't be used, or the file system itself.
     Other(Errno),
 }
@@ -38,7 +40,7 @@ impl Why {
         let errno = match self {
             #[cfg(feature = "native")]
             Why::Image(error) => error.errno(),
-            Why::Gone => Errno::ESTALE,
+            Why::Gone | Why::Hidden => Errno::ESTALE,
             Why::Other(errno) => *errno,
         };
         match errno {
@@ -55,6 +57,10 @@ impl core::fmt::Display for Why {
             #[cfg(feature = "native")]
             Why::Image(error) => error.fmt(f),
             Why::Gone => f.write_str("the image has been moved, removed or replaced"),
+            Why::Hidden => f.write_str(
+                "the image is out of reach: its directory is missing here, or another file system covers it, as in a sandbox \
+                 with its own /dev; bind the directory into the sandbox (bwrap --bind /dev/shm /dev/shm)",
+            ),
             Why::Other(Errno::EACCES) => f.write_str("the session is another user's, and was not made with allow_other"),
             Why::Other(errno) => errno.fmt(f),
         }
@@ -111,7 +117,7 @@ fn attach_image(
     if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
         match pm::file::stat(source) {
             Ok(stat) if (stat.dev, stat.ino) == wanted => {}
-            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(Why::Gone),
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(why_gone(source, wanted.0)),
             Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
         }
     }
@@ -135,6 +141,21 @@ fn attach_image(
         },
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
+    }
+}
+
+/// Why the image `source`, a file of `device`, is not found: a sandbox may show another directory at the same path.
+#[cfg(feature = "native")]
+#[cold]
+fn why_gone(source: &[u8], device: u64) -> Why {
+    let mut directory = [0u8; 4096];
+    let len = source.iter().rposition(|&byte| byte == b'/').unwrap_or(0).max(1);
+    let (Some(room), Some(text)) = (directory[..4095].get_mut(..len), source.get(..len)) else { return Why::Gone };
+    room.copy_from_slice(text);
+    match pm::file::stat(&directory[..len + 1]) {
+        Ok(stat) if stat.dev == device => Why::Gone,
+        Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => Why::Hidden,
+        Err(_) => Why::Gone,
     }
 }
 

@@ -26,16 +26,16 @@ pub unsafe fn is_refused(name: &[u8], argv: *const *mut c_char) -> bool {
     let told = unsafe { told(argv) };
     if let Some(point) = told {
         complain!(
-            "{name} is not run: it can't be given the library (static, set-uid or another architecture's), and would take what \
-             lies below {} for what is in it; bypath run --help says how to have a kernel mount there",
+            "{name} is not run: it cannot be preloaded (static, set-uid or another architecture's) and would access the directory \
+             under {} instead of the mount; bypath run --help says how to have a kernel mount there",
             shown(point)
         );
         return true;
     }
     if is_first_of(format_args!("past")) {
         complain!(
-            "{name} does not see what is in {}, as it can't be given the library (static, set-uid or another architecture's) and \
-             there is no kernel mount; this is said once",
+            "{name} does not see what is in {}: it cannot be preloaded (static, set-uid or another architecture's), and there is \
+             no kernel mount; this is said once",
             shown(first.prefix())
         );
     }

@@ -208,8 +208,8 @@ impl Ready {
                     // SAFETY: by contract.
                     let name = core::str::from_utf8(unsafe { name_of(path, argv) }).unwrap_or("a program");
                     crate::complain!(
-                        "{name} can't be given the library (static, set-uid or another architecture's), and without a kernel \
-                         mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
+                        "{name} cannot be preloaded (static, set-uid or another architecture's), and without a kernel mount its \
+                         open files and working directory in the mount are gone (EBADF); bypath run --help says how to have one"
                     );
                 }
                 environment.without_state(|| match alone {
