@@ -34,7 +34,10 @@ impl Table {
                 Err(error) => return Err(Failure::io(path.display(), &error)),
             }
         }
-        Err(Failure::new(format!("{}: no name is free for a table of the C library's system calls", directory.display())))
+        Err(Failure::new(format!(
+            "{}: cannot create a unique name for a table of the C library's system calls",
+            directory.display()
+        )))
     }
 
     /// Where it is.

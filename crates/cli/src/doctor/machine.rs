@@ -1,6 +1,6 @@
 //! What this machine, container or user is allowed.
 
-use super::{Finding, State};
+use super::{Finding, State, program};
 use crate::attach::segment_directory;
 use crate::bundled;
 use crate::library;
@@ -60,7 +60,7 @@ fn shared_cache() -> Finding {
 /// The kernel's way, for programs that the library cannot be loaded into.
 fn fuse() -> Finding {
     let name = "fuse";
-    let without = "static and set-uid programs, and other users, do without images";
+    let without = format!("{} and other users do not see images", program::past_library());
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         let found = format!("/dev/fuse: {}", crate::failure::describe(pm::Errno(error.raw_os_error().unwrap_or(0))));
         return Finding::not_good(

@@ -196,6 +196,14 @@ impl Program {
     }
 }
 
+/// The programs that only a kernel mount serves on this machine.
+pub fn past_library() -> &'static str {
+    match is_handed_back() || pm::dispatch::can_trap() {
+        true => "set-uid programs",
+        false => "static and set-uid programs",
+    }
+}
+
 /// Whether the kernel hands calls back by itself.
 fn is_handed_back() -> bool {
     pm::dispatch::how() != pm::dispatch::How::Never

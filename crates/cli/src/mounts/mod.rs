@@ -26,7 +26,7 @@ pub mod writer;
 use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
-use crate::doctor::machine;
+use crate::doctor::{machine, program};
 use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
@@ -331,7 +331,8 @@ fn say_no_mount(mount: &Mount, there: Under, is_copy: bool) {
         Under::Nothing => format!("it is no directory (mkdir {point} before makes it one)"),
         _ => machine::no_kernel_mount(),
     };
-    eprintln!("bypath: no kernel mount at {point}: {why}; static and set-uid programs, other users and /proc do not see it");
+    let past = program::past_library();
+    eprintln!("bypath: no kernel mount at {point}: {why}; {past}, other users and /proc do not see it");
 }
 
 /// How an image is served to the kernel.

@@ -34,7 +34,7 @@ impl OwnCache {
             eprintln!("bypath: {point}: cache {}, {} at most", path.display(), size::show(size));
             return Ok(OwnCache { path, size });
         }
-        Err(Failure::new(format!("{}: no name is free for a cache", directory.display())))
+        Err(Failure::new(format!("{}: cannot create a unique name for a cache", directory.display())))
     }
 
     /// Who writes back for programs that go on removes it in the end.

@@ -154,7 +154,10 @@ fn replies(socket: &OwnedFd, ring: &Ring, daemon: &Watched) {
             Ok((_, len)) => {
                 let said = u32::from_ne_bytes([message[0], message[1], message[2], message[3]]) as usize;
                 if len < OUT_HEADER || said != len {
-                    eprintln!("bypath: {}: a reply has {len} bytes and says {said}: the daemon is left", daemon.shown());
+                    eprintln!(
+                        "bypath: {}: malformed FUSE reply ({len} bytes, header says {said}); disconnecting",
+                        daemon.shown()
+                    );
                     return;
                 }
                 match message.get(..len) {
