@@ -49,6 +49,8 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.ending.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
+            // A session that ends does not wait for the next look.
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -82,7 +84,7 @@ impl Looking<'_> {
     fn run(&self) {
         let (mut last, mut times) = (self.others(), 0);
         while !self.ending.load(Relaxed) {
-            std::thread::sleep(if times > 0 { NEXT } else { LOOK });
+            std::thread::park_timeout(if times > 0 { NEXT } else { LOOK });
             let now = self.others();
             times = if now == last { 0 } else { times + 1 };
             last = now;
@@ -98,7 +100,7 @@ impl Looking<'_> {
     fn rest(&self) {
         let begun = Instant::now();
         while begun.elapsed() < REST && !self.ending.load(Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::park_timeout(LOOK);
         }
     }
 

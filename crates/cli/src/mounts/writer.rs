@@ -23,6 +23,8 @@ const LAG: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the end of a session waits for a directory that can't be written.
 const GIVE_UP: Duration = Duration::from_secs(15);
+/// Between two attempts to take over from the session that writes back.
+const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 /// How often a round of a session with a journal is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 /// From then on a thread that nobody calls gives back what it has of the image.
@@ -196,6 +198,8 @@ impl Drop for Writing {
         self.ending.store(true, SeqCst);
         let _ = self.cache.fs().call_writer();
         if let Some(thread) = self.thread.take() {
+            // While another session writes back, the thread is parked between two attempts to take over.
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -396,14 +400,14 @@ impl Serving {
             if self.marker.is_none() {
                 self.marker = claim(self.cache, &self.image).unwrap_or(None);
                 if self.marker.is_none() {
-                    std::thread::sleep(Duration::from_millis(200));
+                    std::thread::park_timeout(CLAIM_AGAIN);
                     continue;
                 }
                 if let Err(error) = self.open() {
                     // Without it nothing is written back: somebody else may.
                     eprintln!("bypath: {error}");
                     self.marker = None;
-                    std::thread::sleep(AGAIN_MAX);
+                    std::thread::park_timeout(AGAIN_MAX);
                     continue;
                 }
                 committer = self.start_committer();
