@@ -53,6 +53,7 @@ pub const COLD: u8 = 1;
 pub const RECOUNT: u8 = 2;
 /// Made by `O_TMPFILE` without `O_EXCL` and never linked: may be linked once.
 pub const LINKABLE: u8 = 4;
+// 8 is not used.
 /// Of a snapshot: nobody changes it, or the names in it ([`Features::FROZEN`](crate::Features::FROZEN)).
 pub const FROZEN: u8 = 16;
 
@@ -113,7 +114,7 @@ pub struct Cold {
     pub btime: AtomicU64,
     /// Extended attributes: first block 32 | number of bytes 32; 0 if none.
     pub xattr: AtomicU64,
-    /// A directory's own edentry.
+    /// A directory's own edentry; in a cache also that of a file which has a lower line: one of its names.
     pub own: AtomicU64,
     /// Bit 0: atime is set. Bit 1: btime is set.
     pub flags: AtomicU64,

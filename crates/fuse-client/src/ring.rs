@@ -4,8 +4,10 @@
 //! header | slot 0 | slot 1 | …            a slot: a page of words, then room for one message
 //!
 //!          client                                  daemon (its reads and writes are replaced)
-//! FREE ──────────► CLAIMED ──fill──► REQUEST ──────────► TAKEN ──reply──► REPLIED ──► FREE
-//!                                                  client gave up: ABANDONED ──reply──► FREE
+//! FREE ──► CLAIMED ──fill──► REQUEST ─────────► TAKEN ──► REPLYING ──copy──► REPLIED ──► FREE (by the client)
+//!                               │                 │           │
+//! the client gives up:          └──► ABANDONED ◄──┘           └──► LEFT
+//!                                        └──► FREE (by the daemon) ◄──┘
 //! ```
 //!
 //! Every client process has as many slots as it has calls under way; the daemon's
