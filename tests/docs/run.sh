@@ -95,6 +95,17 @@ check_words() {
     done < <(grep -HniE '\b(glances?|ledger|relays?|courtesy|symbol way|patched way|cached way|mended)\b' "${others[@]}" README.md)
 }
 
+# Phrases that no document and no text of the command line has: they were misread (see also the glossary of ARCHITECTURE.md).
+# The subject of a sentence is a noun, and a process is "it".
+phrases='\b[Hh]e\b|\bhi[ms]\b|(there|it|image|cache) for the kernel (too|as well)|only so\b|short way|way in:|shall be called|lands outside|you know that it does|no name is free|what lies below|what is not here|today.s format|of anybody who|tells all\b|[Ww]ho has something\b|has been told|by hand of'
+check_phrases() {
+    local line
+    while read -r line; do
+        fail "a phrase to be written otherwise: $line"
+    done < <(grep -rHnoE --include='*.md' --exclude-dir=results ".{0,40}($phrases).{0,20}" docs README.md ARCHITECTURE.md HACKING.md
+        grep -rHnoE "(///|\"|^)[^/]*($phrases).{0,20}" crates/cli/src/args crates/cli/src/doctor crates/cli/src/mounts/spec crates/preload/src/process/not_loaded.rs)
+}
+
 # ---- commands ----
 
 has() { # NEED
@@ -151,6 +162,7 @@ pages)
     check_paths
     check_summary
     check_words
+    check_phrases
     [ "$failed" -ne 0 ] || echo "ok   docs: links, paths, summary and words of $(pages | wc -l) pages"
     ;;
 commands)
