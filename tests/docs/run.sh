@@ -68,6 +68,17 @@ check_paths() {
     done < <(grep -rIHoE --exclude-dir=target --exclude-dir=.git '\bdecisions?[ /]0[0-9]{3}\b' Makefile budgets.toml README.md ARCHITECTURE.md HACKING.md docs crates demo fuzz models tests profile xtask 2>/dev/null | sort -u)
 }
 
+# Names of functions and constants that a page says are in a file: `NAME` in `crates/…`, or `NAME` and `NAME` in it.
+check_symbols() {
+    local file names path name
+    while IFS=: read -r file names; do
+        path=${names##* in \`} path=${path%\`}
+        for name in $(grep -oE '`[A-Za-z_]+`' <<<"${names% in *}" | tr -d '`'); do
+            grep -qE "(fn|const|struct|enum|static|pub) $name\b" "$path" || fail "$file: $path has no $name"
+        done
+    done < <(grep -rHoE --include='*.md' '(`[A-Za-z_]+` and )?`[A-Za-z_]+` in `crates/[^`]*\.rs`' docs ARCHITECTURE.md | sort -u)
+}
+
 check_summary() {
     local page count
     while read -r page; do
@@ -160,6 +171,7 @@ case ${1:-pages} in
 pages)
     check_links
     check_paths
+    check_symbols
     check_summary
     check_words
     check_phrases
