@@ -14,6 +14,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Notify;
 
+/// How a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The first one of a mount.
+    First,
+    /// Any other.
+    Again,
+    /// What may be answered without the store: the answer says nothing of that.
+    Prepare,
+}
+
 /// What is known of the attempts so far.
 #[derive(Default)]
 pub struct Attempts {
@@ -36,22 +47,28 @@ impl Attempts {
         self.failed.notify_waiters();
     }
 
-    /// Waits for an answer; `None` if an attempt has failed and others are not worth their time. `is_first`: of this mount.
-    pub async fn ask<T>(&self, is_first: bool, request: impl Future<Output = T>) -> Option<T> {
+    /// Waits for an answer; `None` if an attempt has failed and others are not worth their time.
+    pub async fn ask<T>(&self, how: Ask, request: impl Future<Output = T>) -> Option<T> {
         let mut request = pin!(request);
         loop {
             let failed = pin!(self.failed.notified());
             match select(request.as_mut(), failed).await {
                 Either::Left((answer, _)) => {
-                    self.is_away.store(false, Relaxed);
-                    if let Ok(mut last) = self.last.lock() {
-                        *last = None;
+                    if how != Ask::Prepare {
+                        self.answered();
                     }
                     return Some(answer);
                 }
-                Either::Right(_) if self.is_away.load(Relaxed) || is_first && self.is_unreachable() => return None,
+                Either::Right(_) if self.is_away.load(Relaxed) || how == Ask::First && self.is_unreachable() => return None,
                 Either::Right(_) => {}
             }
+        }
+    }
+
+    fn answered(&self) {
+        self.is_away.store(false, Relaxed);
+        if let Ok(mut last) = self.last.lock() {
+            *last = None;
         }
     }
 
@@ -135,16 +152,18 @@ mod tests {
     #[test]
     fn ends() {
         let attempts = Attempts::default();
-        let ask = |is_first, kind, most| block_on(attempts.ask(is_first, failing(&attempts, kind, most)));
-        assert_eq!(ask(true, ErrorKind::ConnectionRefused, 1000), None);
+        let ask = |how, kind, most| block_on(attempts.ask(how, failing(&attempts, kind, most)));
+        assert_eq!(ask(Ask::First, ErrorKind::ConnectionRefused, 1000), None);
         assert_eq!(attempts.why(), ": connection refused");
-        assert_eq!(ask(true, ErrorKind::ConnectionReset, 50), Some(50));
-        assert_eq!(ask(false, ErrorKind::ConnectionRefused, 50), Some(50));
+        assert_eq!(ask(Ask::First, ErrorKind::ConnectionReset, 50), Some(50));
+        assert_eq!(ask(Ask::Again, ErrorKind::ConnectionRefused, 50), Some(50));
         assert_eq!(attempts.why(), "");
         attempts.note(&failed(ErrorKind::ConnectionRefused));
         attempts.overdue();
-        assert_eq!(ask(false, ErrorKind::ConnectionReset, 1000), None);
-        assert_eq!(ask(false, ErrorKind::ConnectionReset, 0), Some(0));
-        assert_eq!(ask(false, ErrorKind::ConnectionRefused, 50), Some(50));
+        assert_eq!(ask(Ask::Again, ErrorKind::ConnectionReset, 1000), None);
+        assert_eq!(ask(Ask::Prepare, ErrorKind::ConnectionReset, 0), Some(0));
+        assert_eq!(ask(Ask::Again, ErrorKind::ConnectionReset, 1000), None);
+        assert_eq!(ask(Ask::Again, ErrorKind::ConnectionReset, 0), Some(0));
+        assert_eq!(ask(Ask::Again, ErrorKind::ConnectionRefused, 50), Some(50));
     }
 }

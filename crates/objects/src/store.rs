@@ -1,6 +1,6 @@
 //! One request to the store: its time-out, its error as an errno, and a word to people about what no errno tells.
 
-use crate::attempts::Attempts;
+use crate::attempts::{Ask, Attempts};
 use crate::kept::Kept;
 use crate::keys::marker;
 use crate::nodes::Set;
@@ -112,7 +112,7 @@ impl Store {
             let mut lister = self.operator.lister_with("/").limit(1).await?;
             lister.try_next().await
         };
-        let asked = self.attempts.ask(true, first);
+        let asked = self.attempts.ask(Ask::First, first);
         let answer = self.runtime.block_on(async { tokio::time::timeout(self.timeout, asked).await });
         match answer {
             Ok(Some(Ok(_))) => Ok(()),
@@ -134,8 +134,8 @@ impl Store {
     }
 
     /// Waits for an answer, no longer than the time-out; `None` says why there is none.
-    async fn answer<T>(&self, what: &str, key: &str, request: impl Future<Output = T>) -> Option<T> {
-        let answer = tokio::time::timeout(self.timeout, self.attempts.ask(false, request)).await;
+    async fn answer<T>(&self, how: Ask, (what, key): (&str, &str), request: impl Future<Output = T>) -> Option<T> {
+        let answer = tokio::time::timeout(self.timeout, self.attempts.ask(how, request)).await;
         let why = match answer {
             Ok(Some(answer)) => return Some(answer),
             Ok(None) => format!("the store is out of reach{}", self.attempts.why()),
@@ -194,7 +194,16 @@ impl Store {
 
     /// Waits for an answer, no longer than the time-out.
     pub fn wait<T>(&self, what: &str, key: &str, answer: impl Future<Output = opendal::Result<T>>) -> Result<T, Errno> {
-        match self.runtime.block_on(self.answer(what, key, answer)) {
+        self.wait_as(Ask::Again, what, key, answer)
+    }
+
+    /// As `wait`, for what begins a request and may be answered without the store.
+    pub fn prepare<T>(&self, what: &str, key: &str, answer: impl Future<Output = opendal::Result<T>>) -> Result<T, Errno> {
+        self.wait_as(Ask::Prepare, what, key, answer)
+    }
+
+    fn wait_as<T>(&self, how: Ask, what: &str, key: &str, answer: impl Future<Output = opendal::Result<T>>) -> Result<T, Errno> {
+        match self.runtime.block_on(self.answer(how, (what, key), answer)) {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(self.failed(what, key, &error)),
             None => Err(Errno::EIO),
@@ -264,7 +273,7 @@ impl Store {
         let prefix = marker(directory);
         let limit = most.min(PAGE);
         let lister = self.operator.lister_with(&prefix).limit(limit).recursive(recursive);
-        let mut lister = match self.wait("LIST", &prefix, async { lister.await }) {
+        let mut lister = match self.prepare("LIST", &prefix, async { lister.await }) {
             Err(Errno::ENOENT) => return Ok((Vec::new(), true)),
             lister => lister?,
         };
@@ -290,7 +299,7 @@ impl Store {
         if let Some(etag) = meta.etag.as_deref().filter(|_| self.can.read_with_if_match) {
             read = read.if_match(etag);
         }
-        let buffer = match self.answer("GET", path, read.into_future()).await {
+        let buffer = match self.answer(Ask::Again, ("GET", path), read.into_future()).await {
             Some(Ok(buffer)) => buffer,
             // Gone, or no longer so long: not the file that was opened.
             Some(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {

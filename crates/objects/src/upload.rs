@@ -88,7 +88,7 @@ fn in_parts(
     let stored = stored.filter(|_| store.copies_parts());
     let mut options = store.expecting(&contents.expected, kept);
     (options.concurrent, options.chunk) = (AT_ONCE, Some(part as usize));
-    let mut writer = store.wait("PUT", path, store.operator().writer_options(path, options))?;
+    let mut writer = store.prepare("PUT", path, store.operator().writer_options(path, options))?;
     let mut send = || {
         let mut at = 0;
         while at < contents.len {

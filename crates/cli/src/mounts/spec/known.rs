@@ -165,7 +165,7 @@ pub fn help() -> String {
     let mut last = 0;
     for Known { text: option, kinds, about, .. } in &OPTIONS {
         if *kinds != last {
-            let _ = write!(text, "\nOptions of {}:\n", shown(*kinds));
+            let _ = writeln!(text, "\nOptions of {}:", shown(*kinds).trim_end_matches(':'));
             last = *kinds;
         }
         let _ = writeln!(text, "  {option:<22}{about}");
