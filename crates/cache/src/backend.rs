@@ -250,12 +250,16 @@ impl OpenFileTable for Cache {
         self.make_nameless(cx, dir, mode, flags, fd)
     }
 
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.may_open(cx, node, flags)?;
+        self.native.open(cx, node, flags, fd)
+    }
+
     fn description(&self, id: DescriptionId) -> &OpenFile {
         self.native.description(id)
     }
 
     native! {
-        fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
         fn descriptions(&self) -> Table<OpenFile>;
         fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
         fn close(&self, cx: &Cx, fd: u32);

@@ -85,25 +85,31 @@ impl Cache {
             return if is_same { Ok(Some((file, known))) } else { Err(Errno::ESTALE.into()) };
         }
         if is_same {
-            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))?;
+            self.follow(cx, node, &known.stamp, &original)?;
         } else {
             self.adopt(cx, node, &known, &original)?;
         }
         Ok(None)
     }
 
-    /// Another file has taken the place of a file's original: `ESTALE`, unless nothing of that is here, and both are
-    /// files with one name.
+    /// Another file has taken the place of a file's original: `ESTALE`, unless nobody has it open, and both are files with one
+    /// name.
     pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
         // Known with none: it was being replaced while it was looked at.
         let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink <= 1;
-        // Names that have moved here lead to something else below until the next round.
-        let parent = self.fs().named(node, &mut [0; 255])?.map(|(parent, _)| parent);
-        if !is_simple || self.is_newer(node)? || parent.map_or(Ok(true), |parent| self.is_newer(parent))? {
+        // A name that has moved here leads to something else below until the next round.
+        let mut name = [0; 255];
+        let is_moving = match self.fs().named(node, &mut name)? {
+            Some((dir, len)) => self.is_name_newer(cx, dir, &name[..len])?,
+            None => true,
+        };
+        if !is_simple || is_moving || self.is_newer(node)? {
             return Err(Errno::ESTALE.into());
         }
         self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
-        self.fs().restamp_as_another(&own(cx), node, &original.change_from(&known.stamp))
+        self.fs().restamp_as_another(&own(cx), node, &original.change_from(&known.stamp))?;
+        self.tell_followers(cx, node, true);
+        Ok(())
     }
 
     /// Reads past the cache, for which there is no room.

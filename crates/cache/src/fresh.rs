@@ -17,6 +17,7 @@ use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
 use engine::lower::{Change, Stamp, bits};
+use engine::watch::events::Event;
 
 /// Most levels of directories that a round goes down.
 pub(crate) const DEPTH_MAX: u32 = 512;
@@ -26,6 +27,12 @@ const PARK: &CStr = c".bypath-park";
 
 /// How long nobody changes anything at most while a name is removed, nanoseconds.
 const CLOSED: u64 = 100_000_000;
+
+/// After so many names it is asked whether the look goes on.
+const NAMES: u64 = 256;
+
+/// Longest tick of the clock that the lower file system takes times from, nanoseconds, and as much again.
+const TICK: i64 = 20_000_000;
 
 /// What a round has found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -89,16 +96,21 @@ impl Cache {
             return Ok(());
         }
         let known = self.known(dir)?;
-        let is_changed = known.stamp != original.stamp;
+        // Of a change in the same tick of the clock as the last look the times say nothing.
+        let is_sure = known.seen.saturating_sub(known.stamp.ctime) > TICK;
+        let is_changed = known.stamp != original.stamp || !is_sure;
+        pass.round.changed += u64::from(known.stamp != original.stamp);
         if is_changed {
-            pass.round.changed += 1;
             // From here on a name that is missing is asked for.
             self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
             self.fs().restamp(&own(cx), dir, &original.change_from(&known.stamp))?;
         }
         self.refresh_names(cx, dir, handle, depth, pass)?;
         match (is_changed, known.is_listed()) {
-            (true, true) => self.list(cx, dir),
+            (true, true) => {
+                self.list(cx, dir)?;
+                if self.fs().is_watched() { self.fs().follow_names(cx, dir) } else { Ok(()) }
+            }
             // Names that went have changed its times.
             (true, false) => self.fs().restamp(&own(cx), dir, &original.change()),
             _ => Ok(()),
@@ -109,6 +121,9 @@ impl Cache {
         let mut cookie = 0;
         while let Some((name, next)) = self.next_name(cx, dir, cookie, |_| true)? {
             cookie = next;
+            if pass.round.looked.is_multiple_of(NAMES) && !(pass.goes_on)() {
+                return Ok(());
+            }
             match self.refresh_name(cx, (dir, handle), name.bytes(), depth, pass) {
                 // Gone meanwhile, by whoever.
                 Err(Error::Posix(Errno::ENOENT)) => {}
@@ -154,7 +169,7 @@ impl Cache {
         let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
         // Then a round may just be making or moving it below.
-        let is_newer = self.is_newer(dir)?;
+        let is_newer = self.is_name_newer(cx, dir, name)?;
         let original = match handle.child(cx, text(name, &mut [0; 256])?) {
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
             // What can't be looked at stays what it was.
@@ -174,11 +189,11 @@ impl Cache {
                 return Err(Errno::ESTALE.into());
             }
             pass.round.gone += 1;
-            // Who has opened it, and has not read yet, reads the new one.
+            // Where nobody has it open it becomes the other one in place, so that the name is not missing for a moment.
             if self.adopt(cx, node, &known, &original).is_ok() {
                 return Ok(());
             }
-            return self.drop_name(cx, dir, name, (node, &known.stamp), depth);
+            return self.leave(cx, (dir, handle), name, (node, &known.stamp), depth);
         }
         if original.attr.kind == Kind::Directory {
             if !pass.is_deep {
@@ -194,13 +209,9 @@ impl Cache {
         pass.round.changed += 1;
         self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
         let is_new = original.attr.kind != Kind::Regular && !known.stamp.has_same_contents(&original.stamp);
-        match if is_new {
-            Err(Errno::EBUSY.into())
-        } else {
-            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))
-        } {
+        match if is_new { Err(Errno::EBUSY.into()) } else { self.follow(cx, node, &known.stamp, &original) } {
             // Mapped, or of a kind whose contents never change in place: who has it keeps what it was.
-            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, (node, &known.stamp), depth),
+            Err(Error::Posix(Errno::EBUSY)) => self.leave(cx, (dir, handle), name, (node, &known.stamp), depth),
             result => result,
         }
     }
@@ -217,14 +228,32 @@ impl Cache {
         self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp, before })
     }
 
+    /// Has a name lead to what has it below instead of the node that it led to; with more than one step it goes first.
+    pub(crate) fn leave(
+        &self,
+        cx: &Cx,
+        (dir, handle): (Node, &Handle),
+        name: &[u8],
+        (node, looked): (Node, &Stamp),
+        depth: u32,
+    ) -> Result<()> {
+        match self.succeed(cx, (dir, handle), name, (node, looked)) {
+            Err(Error::Posix(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOSPC)) => {
+                self.drop_name(cx, dir, name, (node, looked), depth)
+            }
+            done => done,
+        }
+    }
+
     /// Removes a name here, with all below it, in whose place there is another file: the directory is not listed any
     /// more, so whoever wants that asks.
     pub(crate) fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp), depth: u32) -> Result<()> {
         let cx = &own(cx);
-        if self.is_newer(dir)? || self.is_newer(node)? {
+        if self.is_name_newer(cx, dir, name)? || self.is_newer(node)? {
             return Err(Errno::ESTALE.into());
         }
         self.fs().forget();
+        // Of a directory that is newer here that changes nothing: whoever removes its name looks for its successor.
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
         self.remove_name(cx, dir, name, (node, Some(looked)), depth)
     }
@@ -235,7 +264,7 @@ impl Cache {
             return self.remove_entry(cx, dir, name, (node, looked), false);
         }
         // Not a part of it where the rest has to stay.
-        if self.is_newer(dir)? || self.is_newer(node)? {
+        if self.is_name_newer(cx, dir, name)? || self.is_newer(node)? {
             return Err(Errno::ESTALE.into());
         }
         for _ in 0..1000 {
@@ -270,7 +299,7 @@ impl Cache {
         let remove = || -> Result<()> {
             let known = self.known(node)?;
             let is_as_looked = looked.is_none_or(|looked| known.stamp == *looked);
-            if !is_as_looked || self.is_newer(dir)? || known.is_dirty() || fs.lookup(cx, dir, name)? != node {
+            if !is_as_looked || self.is_name_newer(cx, dir, name)? || known.is_dirty() || fs.lookup(cx, dir, name)? != node {
                 return Err(Errno::ESTALE.into());
             }
             if is_directory {
@@ -290,8 +319,41 @@ impl Cache {
         closed.open();
         if result.is_ok() {
             self.tell_name(cx, dir, name);
+            self.tell_watchers(cx, (dir, name), Some(node));
         }
         result
+    }
+
+    /// A file has become what its original is, and those who watch it hear so. `EBUSY` if its contents have changed and are mapped.
+    pub(crate) fn follow(&self, cx: &Cx, node: Node, known: &Stamp, original: &Original) -> Result<()> {
+        self.fs().restamp(&own(cx), node, &original.change_from(known))?;
+        self.tell_followers(cx, node, !known.has_same_contents(&original.stamp));
+        Ok(())
+    }
+
+    /// Those who watch a file hear that another program has changed its contents, or nothing but its attributes. There is no
+    /// more to be known of how it did so.
+    pub(crate) fn tell_followers(&self, cx: &Cx, node: Node, is_written: bool) {
+        let events: &[Event] = if is_written { &[Event::Modify, Event::ClosedWritten] } else { &[Event::Attributes] };
+        if self.fs().is_watched() {
+            events.iter().for_each(|event| self.fs().tell(cx, node, *event));
+        }
+    }
+
+    /// Those who watch a directory hear that a name has come, or gone with what it led to.
+    pub(crate) fn tell_watchers(&self, cx: &Cx, called: (Node, &[u8]), before: Option<Node>) {
+        if self.fs().is_watched() {
+            self.fs().follow_name(cx, called, before);
+        }
+    }
+
+    /// Whether a name may be another here than below because programs have changed it, and no round that is over has made that
+    /// below. Of the other names of such a directory the lower file system decides.
+    pub(crate) fn is_name_newer(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
+        Ok(match self.known_if(dir)? {
+            Some(known) => known.is_dirty() && self.is_name_touched(cx, dir, name)?,
+            None => true,
+        })
     }
 
     /// A kernel mount beside is to forget what it keeps of a name, and of its directory. Nothing is held.

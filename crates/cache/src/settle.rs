@@ -58,7 +58,7 @@ impl Cache {
     }
 
     /// Whether one of the names of a path is noted as changed here.
-    fn is_touched(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
+    pub(crate) fn is_touched(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
         if !name.is_empty() && self.is_name_touched(cx, at, name)? {
             return Ok(true);
         }
@@ -81,6 +81,7 @@ impl Cache {
     pub(crate) fn settled<T>(&self, cx: &Cx, way: (Node, &[u8]), mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = Err(Errno::ESTALE.into());
         for _ in 0..ATTEMPTS {
+            let rounds = self.fs().news().rounds;
             let (mut before, is_elsewhere) = self.moves(cx, way)?;
             if is_elsewhere {
                 self.fs().want_round()?;
@@ -88,12 +89,24 @@ impl Cache {
             }
             result = ask();
             match result {
+                Err(Error::Posix(Errno::ESTALE)) if !self.may_settle(cx, way)? => {
+                    // No round brings it back, unless one has ended since: another program has taken it away below.
+                    if self.fs().news().rounds == rounds {
+                        return result;
+                    }
+                }
                 Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => self.fs().want_round()?,
                 _ if self.has_not_moved(cx, before, way)? => return result,
                 _ => {}
             }
         }
         result
+    }
+
+    /// Whether a round may yet put what has this path where it belongs below.
+    fn may_settle(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
+        let has_name = at == self.tree || self.fs().named(at, &mut [0; 255])?.is_some();
+        Ok(has_name && self.is_touched(cx, (at, name))?)
     }
 
     /// A name that was not here: `ENOENT`, unless its directory is not listed, and it is below.

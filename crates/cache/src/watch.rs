@@ -6,11 +6,23 @@
 //! is never newer than its names, so that whoever comes after a death lists it again.
 
 use crate::fresh::{DEPTH_MAX, Pass, Round, text};
-use crate::lower::{Original, is_of_one};
+use crate::lower::{Handle, Original, Target, is_of_one};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use core::ffi::CStr;
-use engine::lower::bits;
+pub use engine::lower::News;
+use engine::lower::{Fetched, bits};
+use engine::watch::events::Event;
+
+/// What has come of a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// What is here is what is below.
+    Done,
+    /// Something is newer here, and decided by a round: it is to be looked at again when that is over.
+    Later,
+    /// It was changed here during the look: it is to be looked at again.
+    Again,
+}
 
 /// What a directory below was like at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +49,23 @@ impl Cache {
         self.fs().brought()
     }
 
-    /// Calls `each` with every directory that is here, the upper ones first, and the path of its original.
-    pub fn each_directory(&self, cx: &Cx, each: &mut dyn FnMut(Node, &CStr) -> bool) -> Result<()> {
+    /// Whether there are directories to be watched, or names to be looked at again.
+    pub fn news(&self) -> News {
+        self.fs().news()
+    }
+
+    /// Whether something here of a file or directory is newer than below.
+    pub fn is_behind(&self, node: Node) -> Result<bool> {
+        self.is_newer(node)
+    }
+
+    /// Calls `each` with every directory that is here, the upper ones first.
+    pub fn each_directory(&self, cx: &Cx, each: &mut dyn FnMut(Node) -> bool) -> Result<()> {
         self.each_below(cx, self.tree, 0, each).map(drop)
     }
 
-    fn each_below(&self, cx: &Cx, dir: Node, depth: u32, each: &mut dyn FnMut(Node, &CStr) -> bool) -> Result<bool> {
-        if depth > DEPTH_MAX || !each(dir, self.path(dir, b"")?.text()?) {
+    fn each_below(&self, cx: &Cx, dir: Node, depth: u32, each: &mut dyn FnMut(Node) -> bool) -> Result<bool> {
+        if depth > DEPTH_MAX || !each(dir) {
             return Ok(false);
         }
         let mut cookie = 0;
@@ -62,60 +84,125 @@ impl Cache {
         Ok(true)
     }
 
-    /// Compares a directory with its original, and its names with theirs, but nothing below.
-    pub fn refresh_one(&self, cx: &Cx, dir: Node) -> Result<()> {
-        let (handle, original) = self.lower.at(cx, &self.path(dir, b"")?)?;
-        if !self.known(dir)?.stamp.is_same_file(&original.stamp) {
-            // It is not there any more: whoever looks at its name finds out.
-            return Ok(());
-        }
+    /// The original of a directory, open, to be watched and listed. `ESTALE` while its path leads to another one below.
+    pub fn open_below(&self, cx: &Cx, dir: Node) -> Result<Handle> {
+        let handle = self.lower.open(cx, &self.path(dir, b"")?, true)?;
+        if self.known(dir)?.stamp.is_same_file(&handle.original(cx)?.stamp) { Ok(handle) } else { Err(Errno::ESTALE.into()) }
+    }
+
+    /// Compares all names of a directory with those of its original, but nothing below. What can't be compared yet is left.
+    pub fn refresh_one(&self, cx: &Cx, dir: Node) -> Result<Look> {
+        let handle = self.open_below(cx, dir)?;
         let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
-        self.refresh_directory(cx, dir, (&handle, &original), 0, &mut pass)
+        self.refresh_directory(cx, dir, (&handle, &handle.original(cx)?), 0, &mut pass)?;
+        // Also where the times are the same: names may have come since within one tick of the clock, or while a round that sets
+        // the times was at it.
+        let mut look = Look::Done;
+        if self.known(dir)?.is_listed() {
+            handle.each_name(cx, &mut |listed| {
+                let one = self.bring_new(cx, (dir, &handle), listed.name.to_bytes())?.0;
+                look = if one == Look::Done { look } else { one };
+                Ok(())
+            })?;
+        }
+        Ok(if self.is_newer(dir)? { Look::Later } else { look })
     }
 
     /// Looks at one name of a directory, whether it is here, there, or both.
-    pub fn refresh_entry(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+    pub fn refresh_entry(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Look> {
         if dir == self.tree && crate::is_ours(name) {
-            return Ok(());
+            return Ok(Look::Done);
         }
-        let handle = self.lower.handle(cx, &self.path(dir, b"")?)?;
+        // Before anything below is asked: a round makes events too, of names that it has not finished with.
+        if self.is_entry_newer(cx, dir, name)? {
+            return Ok(Look::Later);
+        }
+        // A move here of a directory above it is not made below yet.
+        let handle = match self.lower.handle(cx, &self.path(dir, b"")?) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)) => return Ok(Look::Later),
+            handle => handle?,
+        };
         if !self.known(dir)?.stamp.is_same_file(&handle.original(cx)?.stamp) {
-            return Ok(());
+            return Ok(Look::Later);
         }
         let forgotten = self.fs().forgotten();
         let was_listed = self.known(dir)?.is_listed();
         let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
         match self.refresh_name(cx, (dir, &handle), name, 0, &mut pass) {
             Err(Error::Posix(Errno::ENOENT)) => {}
+            // Changed here since.
+            Err(Error::Posix(Errno::ESTALE)) => return Ok(Look::Again),
             result => result?,
         }
-        // Where not all names are here, whoever wants it asks; where they are newer, it may have been removed here.
-        if !was_listed || self.fs().lookup(&own(cx), dir, name).is_ok() || self.is_newer(dir)? {
-            return Ok(());
+        if !was_listed {
+            return Ok(Look::Done);
         }
-        // It has come there, or another has taken its place.
-        match handle.child(cx, text(name, &mut [0; 256])?) {
-            Err(Error::Posix(Errno::ENOENT)) => {}
+        let (look, is_here) = self.bring_new(cx, (dir, &handle), name)?;
+        // By us alone, or else whoever wants all names lists it.
+        if is_here && !self.known(dir)?.is_listed() {
+            self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;
+        }
+        Ok(look)
+    }
+
+    /// Whether programs have changed a name, or what it leads to, and no round that is over has made that below.
+    fn is_entry_newer(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
+        Ok(self.is_name_newer(cx, dir, name)?
+            || match self.fs().lookup(&own(cx), dir, name) {
+                Ok(node) => self.is_newer(node)?,
+                Err(_) => false,
+            })
+    }
+
+    /// Brings a name of a directory of which all names are to be here, if it has come below. Whether it is here if it is there.
+    fn bring_new(&self, cx: &Cx, (dir, handle): (Node, &Handle), name: &[u8]) -> Result<(Look, bool)> {
+        if dir == self.tree && crate::is_ours(name) {
+            return Ok((Look::Done, true));
+        }
+        // In a directory that becomes newer meanwhile it may have been removed here. One that is newer now stays listed, so
+        // that nobody but the server brings names into it.
+        let unless = if self.is_newer(dir)? { 0 } else { bits::DIRTY };
+        if self.fs().lookup(&own(cx), dir, name).is_ok() {
+            return Ok((Look::Done, true));
+        }
+        if self.is_name_newer(cx, dir, name)? {
+            return Ok((Look::Later, false));
+        }
+        match self.bring_inner(cx, (dir, handle), name, unless) {
+            Err(Error::Posix(Errno::ENOENT)) => return Ok((Look::Done, true)),
+            Err(Error::Posix(Errno::EAGAIN | Errno::ESTALE)) => return Ok((Look::Again, false)),
             // Of what type it is a listing tells.
             Err(error) if is_of_one(error) => {
                 self.fs().forget();
                 self.fs().mark(&own(cx), dir, 0, bits::LISTED)?;
                 self.tell_name(cx, dir, name);
-                return Ok(());
+                return Ok((Look::Done, false));
             }
-            Err(error) => return Err(error),
-            Ok(_) => match self.ask(cx, dir, name, bits::DIRTY) {
-                Err(Error::Posix(Errno::ENOENT)) => return Ok(()),
-                asked => drop(asked?),
-            },
+            brought => self.tell_new(cx, (dir, name), brought?)?,
         }
-        // Perhaps it keeps that there is none.
+        Ok((Look::Done, true))
+    }
+
+    /// A name has come: a kernel mount beside may keep that there is none, and there may be programs that watch.
+    fn tell_new(&self, cx: &Cx, (dir, name): (Node, &[u8]), node: Node) -> Result<()> {
         self.tell_name(cx, dir, name);
-        // By us alone, or else whoever wants all names lists it.
-        if !self.known(dir)?.is_listed() {
-            self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;
+        self.tell_watchers(cx, (dir, name), None);
+        if self.fs().is_watched() && self.fs().attr(&own(cx), node)?.kind == Kind::Regular {
+            // Whoever waits for a file to be written waits for its close.
+            self.fs().tell(cx, node, Event::ClosedWritten);
         }
         Ok(())
+    }
+
+    /// Brings what a name of a directory below leads to, whatever path leads there by now.
+    fn bring_inner(&self, cx: &Cx, (dir, handle): (Node, &Handle), name: &[u8], unless: u64) -> Result<Node> {
+        let before = self.names_lead(cx, (dir, name))?;
+        self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
+        let found = handle.inner(cx, text(name, &mut [0; 256])?)?;
+        let original = found.original(cx)?;
+        let target = Target::of(cx, &found, &original)?;
+        self.names_led(cx, before, (dir, name))?;
+        self.bring(&own(cx), (dir, unless), name, &original, target.text())
     }
 
     /// What the original of a directory is like now.

@@ -1,7 +1,7 @@
 //! Names that come and go below: a file that is replaced again and again is never missing here, and one that has moved with
 //! its directory is what it was.
 
-use base::{Cred, Cx, Node, Thread};
+use base::{Cred, Cx, Kind, NewNode, Node, Thread};
 use bypath_cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
 use engine::mkfs::{self, Options};
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use vfs::backend::Backend;
+use vfs::backend::{Backend, OpenFileTable};
 
 /// How often it is replaced.
 const TIMES: usize = 10_000;
@@ -49,12 +49,17 @@ fn replace(cache: &Cache, low: &Path) -> Result<(), base::Error> {
     for time in 0..TIMES {
         let node = cache.lookup(&cx, dir, b"f")?;
         cache.read(&cx, node, 0, &[UserSlice::from_mut(&mut [0; 8])])?;
+        // Open in every other round: else it becomes the other in place.
+        let is_open = time % 2 == 0 && cache.open(&cx, node, 0, 7).is_ok();
         std::fs::write(low.join("d/next"), time.to_string()).unwrap();
         std::fs::rename(low.join("d/next"), low.join("d/f")).unwrap();
         match cache.refresh_entry(&cx, dir, b"f") {
             // Somebody was faster.
             Err(base::Error::Posix(Errno::ESTALE)) => {}
-            result => result?,
+            result => drop(result?),
+        }
+        if is_open {
+            cache.close(&cx, 7);
         }
     }
     cache.give_lane_back(&thread);
@@ -63,14 +68,27 @@ fn replace(cache: &Cache, low: &Path) -> Result<(), base::Error> {
 
 /// Goal: who looks for a name while the one of the file that was there goes here, and the one of its successor comes,
 /// finds the one or the other. Method: a thread replaces the file below, and has the cache look at it, as its
-/// server does; two others look it up. Some of it is here, so it can't just become the other.
+/// server does; two others look it up. Once more in a directory of which something is newer here.
 #[test]
 fn a_file_that_is_replaced_is_never_missing() {
-    let top = PathBuf::from(format!("/dev/shm/bypath-replaced-{}", std::process::id()));
+    replaced_beside(false);
+    replaced_beside(true);
+}
+
+fn replaced_beside(is_newer: bool) {
+    let top = PathBuf::from(format!("/dev/shm/bypath-replaced-{is_newer}-{}", std::process::id()));
     let low = top.join("low");
     std::fs::create_dir_all(low.join("d")).unwrap();
     std::fs::write(low.join("d/f"), "first").unwrap();
-    let cache = cache_of(&top, &low, Changes::Refused);
+    let cache = cache_of(&top, &low, if is_newer { Changes::Image } else { Changes::Refused });
+    if is_newer {
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let dir = cache.lookup(&cx, cache.root(), b"d").unwrap();
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        cache.create(&cx, dir, b"newer", &new).unwrap();
+        cache.give_lane_back(&thread);
+    }
     let is_over = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
         let readers = [0; 2].map(|_| {

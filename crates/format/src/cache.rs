@@ -30,7 +30,8 @@ pub struct State {
     pub written: AtomicU64,
     /// Error number of what could not be written back and has not been solved; 0: none.
     pub error: AtomicU64,
-    /// Volatile: rises with every directory that is brought, for who watches them.
+    /// Volatile: rises when there is news for the process that watches the lower file system. The low 32 bits count
+    /// directories that were brought, the next 16 those that rounds have made there, the others rounds that are over.
     pub brought: AtomicU64,
     /// Volatile: PID of the process that keeps it fresh; 0: none does.
     pub server: AtomicU64,

@@ -235,6 +235,12 @@ impl Work<'_> {
             self.again.insert(id);
             return Ok(stamp);
         }
+        if there.attr.kind == Kind::Directory {
+            // Another program may have changed its names while this round did, which has set its times. Whoever keeps the cache
+            // fresh takes these over when it has seen all events in it, or lists it anew.
+            stamp.ctime -= 1;
+            return Ok(stamp);
+        }
         let (Some(here), Some(known)) = (
             if_there(self.cache.fs().attr(&self.cx, node(id)))?.filter(|here| here.kind == Kind::Regular),
             if_there(self.cache.known_if(node(id)))?.flatten(),
@@ -263,8 +269,8 @@ impl Work<'_> {
             let is_directory = self.theirs.contains(&id);
             let _ = match spot {
                 _ if is_directory && self.below.names().is_some() => Ok(()),
-                _ if is_directory => self.cache.refresh_one(&self.cx, node(id)),
-                Some((dir, name)) => self.cache.refresh_entry(&self.cx, node(dir), &name),
+                _ if is_directory => self.cache.refresh_one(&self.cx, node(id)).map(drop),
+                Some((dir, name)) => self.cache.refresh_entry(&self.cx, node(dir), &name).map(drop),
                 None => Ok(()),
             };
         }

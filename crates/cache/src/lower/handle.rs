@@ -35,6 +35,14 @@ impl Handle {
         Ok(Handle::Node(daemon, node))
     }
 
+    /// Number of the file descriptor, if it is the kernel's.
+    pub fn number(&self) -> Option<i32> {
+        match self {
+            Handle::File(file, _) => Some(file.number()),
+            Handle::Node(..) => None,
+        }
+    }
+
     /// What it is like.
     pub fn original(&self, cx: &Cx) -> Result<Original> {
         match self {

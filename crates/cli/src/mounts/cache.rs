@@ -7,7 +7,7 @@ use super::over;
 use super::point::Under;
 use super::spare::Spare;
 use super::spec::{Actimeo, CacheImage, JOURNAL_SIZE, Mount};
-use super::watch::Watch;
+use super::watch::{TURN, Watch};
 use super::writer::Writing;
 use crate::attach::{self, How};
 use crate::cmd::cache::figures;
@@ -19,19 +19,25 @@ use cache::{Cache, Changes, Mismatch, Origin, is_of_daemon, prepare};
 use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
 use fuse_client::FuseClient;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::PipeFlags;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfs::Backend;
 use vfs::cached::Cached;
 
-/// How often the server looks whether it was told of a change.
+/// How often the server looks whether a directory has come, and whether it is still the one.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same while something waits for a round.
+const ROUND_LOOK: Duration = Duration::from_millis(20);
+/// How long after an event others are waited for, to be looked at together.
+const BUNCH: Duration = Duration::from_millis(5);
 /// How often one looks whether another has ended that keeps the same cache fresh.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between rounds where nobody tells of changes.
@@ -43,7 +49,8 @@ const REST: u32 = 9;
 
 /// Who keeps a cache fresh; ends when it is dropped.
 pub struct Server {
-    end: Option<Sender<()>>,
+    /// The other end of what the thread waits at: closed, it wakes the thread.
+    end: Option<OwnedFd>,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,9 +67,11 @@ impl Drop for Server {
 
 impl Server {
     fn start(mut keeper: Keeper) -> Server {
-        let (end, ended) = channel::<()>();
         let ending = Arc::new(AtomicBool::new(false));
         let is_ending = ending.clone();
+        let Ok((ended, end)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else {
+            return Server { end: None, ending, thread: None };
+        };
         let run = move || keeper.run(&ended, &is_ending);
         Server { end: Some(end), ending, thread: std::thread::Builder::new().name("cache".into()).spawn(run).ok() }
     }
@@ -90,25 +99,54 @@ impl Keeper {
     /// Goes on until nobody else uses the image, or another does the same, unless others reach the directory through this
     /// process.
     pub fn run_until_alone(&mut self, holds: bool) {
-        let (_end, ended) = channel::<()>();
         (self.is_left, self.holds) = (true, holds);
-        self.run(&ended, &AtomicBool::new(false));
+        if let Ok((ended, _end)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) {
+            self.run(&ended, &AtomicBool::new(false));
+        }
     }
 
-    fn run(&mut self, ended: &Receiver<()>, is_ending: &AtomicBool) {
+    /// Waits for an event below, at most so long; false if the session has ended.
+    fn wait(&self, ended: &OwnedFd, is_one: bool) -> bool {
+        let time = |time: Duration| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        let is_over = |fds: &[PollFd]| !fds[0].revents().is_empty();
+        let mut fds = vec![PollFd::new(ended, PollFlags::IN)];
+        if let Some(watch) = self.watch.as_ref().filter(|_| is_one) {
+            fds.push(PollFd::from_borrowed_fd(watch.events(), PollFlags::IN));
+        }
+        let came = poll(&mut fds, Some(&time(self.limit(is_one))));
+        // Events come in bunches.
+        if came.is_ok_and(|came| came > 0) && !is_over(&fds) {
+            fds.truncate(1);
+            let _ = poll(&mut fds, Some(&time(BUNCH)));
+        }
+        !is_over(&fds)
+    }
+
+    /// How long the server waits for an event before it looks at its other duties.
+    fn limit(&self, is_one: bool) -> Duration {
+        match &self.watch {
+            Some(watch) if is_one && watch.is_behind() => Duration::ZERO,
+            Some(watch) if is_one && watch.waits() => ROUND_LOOK,
+            _ if is_one || self.cache.keeps_locks() => LOOK,
+            _ => AGAIN,
+        }
+    }
+
+    fn run(&mut self, ended: &OwnedFd, is_ending: &AtomicBool) {
         let (thread, pid) = (Thread::new(), std::process::id());
         let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
         let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
         // Another one may keep it fresh: then this one waits until that has ended.
         let mut was_one = self.is_one;
-        let keeps_locks = self.cache.keeps_locks();
-        while ended.recv_timeout(if was_one || keeps_locks { LOOK } else { AGAIN }) == Err(RecvTimeoutError::Timeout) {
+        // Events were lost while all was looked at.
+        let mut is_again = false;
+        while self.wait(ended, was_one) {
             self.cache.keep_leases(&cx);
             if self.actimeo == Actimeo::Never {
                 continue;
             }
             let is_one = self.cache.serve(pid);
-            let mut is_due = is_one && !was_one && self.is_new();
+            let mut is_due = std::mem::take(&mut is_again) || is_one && !was_one && self.is_new();
             was_one = is_one;
             if self.is_left && (!is_one && !self.holds || self.is_alone(&cx, pid)) {
                 break;
@@ -124,8 +162,15 @@ impl Keeper {
             if is_due {
                 let begun = Instant::now();
                 told = self.cache.told();
+                let (cache, watch, mut looked) = (self.cache, &mut self.watch, begun);
                 // What fails now is looked at again.
-                let _ = self.cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
+                let _ = cache.refresh(&cx, &mut || {
+                    if let Some(watch) = watch.as_mut().filter(|_| looked.elapsed() > TURN) {
+                        is_again |= watch.look(cache, &cx);
+                        looked = Instant::now();
+                    }
+                    !is_ending.load(Relaxed)
+                });
                 (last, took) = (Instant::now(), begun.elapsed());
             }
         }

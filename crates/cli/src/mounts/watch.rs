@@ -1,17 +1,19 @@
 //! What the kernel tells of changes in the directory behind a cache: a watch on each directory that the cache holds.
 //!
 //! An event marks a name, which is looked at; a queue that has overflowed asks for a round over all. A directory that
-//! programs bring is watched soon after and then compared, so that nothing is missed in between. A directory's own
-//! times are taken over when a look has passed without an event in it (`cache::watch`).
+//! programs bring, or that a round of writing back makes below, is watched soon after and then compared, so that nothing is
+//! missed in between. A name that is newer here is kept, and looked at again when the round is over that decides what becomes
+//! of it. A directory's own times are taken over when a look has passed without an event in it (`cache::watch`).
 
 use base::{Cx, Errno, Error, Node};
 use cache::Cache;
-use cache::watch::Seen;
+use cache::watch::{Look, News, Seen};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// From so many names of a directory on all of it is looked at.
 const NAMES_MAX: usize = 1000;
@@ -31,13 +33,36 @@ const UNTOLD: [u64; 11] = [
     0x4750_4653, // GPFS
 ];
 
+/// After so long what waits for a round is looked at again in any case: whoever made that may have died at its end.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How long directories are compared before the server looks whether there are events.
+pub const TURN: Duration = Duration::from_millis(20);
+
+/// Names of directories, by the number of the directory.
+type Names = HashMap<u64, (Node, HashSet<Vec<u8>>)>;
+
 /// The watches of one cache.
 pub struct Watch {
     events: OwnedFd,
     by_watch: HashMap<i32, Node>,
     by_node: HashMap<u64, i32>,
-    brought: Option<u64>,
+    /// What there was when directories were looked for, and when names were looked at again.
+    covered: Option<News>,
+    settled: News,
+    /// When that was.
+    again: Instant,
     seen: Vec<(Node, Seen)>,
+    /// Directories that have no watch, because there is nothing at their paths below yet.
+    unwatched: HashMap<u64, Node>,
+    /// Directories that are watched and have not been compared since.
+    new: Vec<Node>,
+    /// The same, of which something is newer here.
+    uncompared: HashMap<u64, Node>,
+    /// Names that are newer here, for which there were events.
+    later: Names,
+    /// Names that were changed here while they were looked at.
+    soon: Names,
     /// Whether every directory that is here is watched.
     is_whole: bool,
 }
@@ -45,7 +70,7 @@ pub struct Watch {
 /// What has been told.
 #[derive(Default)]
 struct Told {
-    names: HashMap<u64, (Node, HashSet<Vec<u8>>)>,
+    names: Names,
     is_overflown: bool,
 }
 
@@ -57,8 +82,21 @@ impl Watch {
             return None;
         }
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        let (by_watch, by_node) = (HashMap::new(), HashMap::new());
-        Some(Watch { events, by_watch, by_node, brought: None, seen: Vec::new(), is_whole: false })
+        Some(Watch {
+            events,
+            by_watch: HashMap::new(),
+            by_node: HashMap::new(),
+            covered: None,
+            settled: News::default(),
+            again: Instant::now(),
+            seen: Vec::new(),
+            unwatched: HashMap::new(),
+            new: Vec::new(),
+            uncompared: HashMap::new(),
+            later: Names::new(),
+            soon: Names::new(),
+            is_whole: false,
+        })
     }
 
     /// Whether every directory that is here is watched.
@@ -66,36 +104,90 @@ impl Watch {
         self.is_whole
     }
 
-    /// Watches the directories that have come since the last time; those are then compared if `compare` says so.
+    /// Whether something waits for a round.
+    pub fn waits(&self) -> bool {
+        !(self.later.is_empty() && self.soon.is_empty() && self.uncompared.is_empty() && self.unwatched.is_empty())
+    }
+
+    /// Whether there are directories to be compared.
+    pub fn is_behind(&self) -> bool {
+        !self.new.is_empty()
+    }
+
+    /// Readable when there is an event.
+    pub fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Watches the directories that have come since the last time, also those that a round has made below; those are then
+    /// compared if `compare` says so.
     pub fn cover(&mut self, cache: &Cache, cx: &Cx, compare: bool) {
-        let brought = cache.brought();
-        if self.brought == Some(brought) {
-            return;
-        }
-        let (mut new, mut here, mut is_whole) = (Vec::new(), HashSet::new(), true);
-        let walked = cache.each_directory(cx, &mut |dir, path| {
-            here.insert(dir.id);
-            if self.by_node.contains_key(&dir.id) {
-                return true;
+        let news = cache.news();
+        let is_covered = self.covered.is_some_and(|last| (last.brought, last.made) == (news.brought, news.made));
+        if !is_covered {
+            self.cover_all(cache, cx);
+        } else if self.covered.is_some_and(|last| last.rounds != news.rounds) {
+            // What a round has put where it belongs.
+            for dir in std::mem::take(&mut self.unwatched).into_values() {
+                self.is_whole &= self.add(cache, cx, dir);
             }
-            match inotify::add_watch(&self.events, path, wanted()) {
-                Ok(watch) => {
-                    self.by_watch.insert(watch, dir);
-                    self.by_node.insert(dir.id, watch);
-                    new.push(dir);
-                }
-                // Gone below: whoever looks at its name finds out.
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
-                Err(_) => is_whole = false,
+        }
+        self.covered = Some(news);
+        if compare {
+            self.compare(cache, cx);
+        } else {
+            self.new.clear();
+        }
+    }
+
+    fn cover_all(&mut self, cache: &Cache, cx: &Cx) {
+        let (mut here, mut is_whole) = (HashSet::new(), true);
+        let walked = cache.each_directory(cx, &mut |dir| {
+            here.insert(dir.id);
+            if !self.by_node.contains_key(&dir.id) {
+                is_whole &= self.add(cache, cx, dir);
             }
             true
         });
         self.is_whole = is_whole && walked.is_ok();
-        self.brought = Some(brought);
         self.leave_all_but(&here);
-        if compare {
-            for dir in new {
-                let _ = cache.refresh_one(cx, dir);
+    }
+
+    /// Watches a directory; false if that can't be done. The watch is on the one that is the original, wherever its path leads.
+    fn add(&mut self, cache: &Cache, cx: &Cx, dir: Node) -> bool {
+        let handle = match cache.open_below(cx, dir) {
+            Err(error) if is_elsewhere(error) => {
+                if cache.is_behind(dir).is_ok() {
+                    self.unwatched.insert(dir.id, dir);
+                }
+                return true;
+            }
+            Err(_) => return false,
+            Ok(handle) => handle,
+        };
+        let Some(number) = handle.number() else { return false };
+        match inotify::add_watch(&self.events, format!("/proc/self/fd/{number}/."), wanted()) {
+            Ok(watch) => {
+                self.by_watch.insert(watch, dir);
+                self.by_node.insert(dir.id, watch);
+                self.new.push(dir);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Compares directories whose watches are new: whatever has changed in them before has made no event. For a while only,
+    /// because there may be events of others.
+    fn compare(&mut self, cache: &Cache, cx: &Cx) {
+        let begun = Instant::now();
+        while begun.elapsed() < TURN
+            && let Some(dir) = self.new.pop()
+        {
+            let look = cache.refresh_one(cx, dir);
+            let is_later = look.map_or_else(is_elsewhere, |look| look != Look::Done);
+            if is_later && cache.is_behind(dir).is_ok() {
+                self.uncompared.insert(dir.id, dir);
             }
         }
     }
@@ -111,25 +203,73 @@ impl Watch {
             is_here
         });
         self.by_node.retain(|id, _| here.contains(id));
+        self.later.retain(|id, _| here.contains(id));
+        self.soon.retain(|id, _| here.contains(id));
+        self.unwatched.retain(|id, _| here.contains(id));
+        self.new.retain(|dir| here.contains(&dir.id));
+        self.uncompared.retain(|id, _| here.contains(id));
     }
 
-    /// Looks at what the kernel has told of since the last time. Whether a round over all is needed.
+    /// Looks at what the kernel has told of since the last time, and at what has waited for a round that is over. Whether a
+    /// round over all is needed.
     pub fn look(&mut self, cache: &Cache, cx: &Cx) -> bool {
-        let told = self.read();
+        let mut told = self.read();
         for (dir, seen) in std::mem::take(&mut self.seen) {
             if !told.names.contains_key(&dir.id) {
                 let _ = cache.settle(cx, dir, &seen);
             }
         }
+        self.again(cache, &mut told.names);
         for (dir, names) in told.names.into_values() {
-            if look_at(cache, cx, dir, &names) == Err(Error::Posix(Errno::ENOSPC)) {
-                return true;
-            }
-            if let Ok(seen) = cache.see(cx, dir) {
-                self.seen.push((dir, seen));
+            match self.look_at(cache, cx, dir, names) {
+                Err(Error::Posix(Errno::ENOSPC)) => return true,
+                Ok(Look::Done) => self.seen.extend(cache.see(cx, dir).ok().map(|seen| (dir, seen))),
+                // What is noted of it is not to be newer than its names.
+                _ => {}
             }
         }
         told.is_overflown
+    }
+
+    /// Adds what has waited for a round to the names that are looked at, if one is over.
+    fn again(&mut self, cache: &Cache, names: &mut Names) {
+        for (id, (dir, soon)) in std::mem::take(&mut self.soon) {
+            names.entry(id).or_insert_with(|| (dir, HashSet::new())).1.extend(soon);
+        }
+        let news = cache.news();
+        if news.rounds == self.settled.rounds && self.again.elapsed() < AGAIN {
+            return;
+        }
+        (self.settled, self.again) = (news, Instant::now());
+        for (id, (dir, later)) in std::mem::take(&mut self.later) {
+            names.entry(id).or_insert_with(|| (dir, HashSet::new())).1.extend(later);
+        }
+        self.new.extend(std::mem::take(&mut self.uncompared).into_values());
+    }
+
+    /// Looks at names of a directory; those that are newer here are kept.
+    fn look_at(&mut self, cache: &Cache, cx: &Cx, dir: Node, names: HashSet<Vec<u8>>) -> base::Result<Look> {
+        if names.len() > NAMES_MAX {
+            let look = cache.refresh_one(cx, dir)?;
+            if look != Look::Done {
+                self.uncompared.insert(dir.id, dir);
+            }
+            return Ok(look);
+        }
+        let mut all = Look::Done;
+        for name in names {
+            match cache.refresh_entry(cx, dir, &name) {
+                // Gone here meanwhile, or there.
+                Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) | Ok(Look::Done) => {}
+                Ok(look) => {
+                    all = look;
+                    let kept = if look == Look::Again { &mut self.soon } else { &mut self.later };
+                    kept.entry(dir.id).or_insert_with(|| (dir, HashSet::new())).1.insert(name);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     fn read(&mut self) -> Told {
@@ -143,6 +283,8 @@ impl Watch {
             if event.events().intersects(ReadFlags::IGNORED | ReadFlags::DELETE_SELF) {
                 self.by_watch.remove(&event.wd());
                 self.by_node.remove(&dir.id);
+                // A round makes it again if it is newer here.
+                self.unwatched.insert(dir.id, dir);
                 continue;
             }
             let (_, names) = told.names.entry(dir.id).or_insert_with(|| (dir, HashSet::new()));
@@ -152,6 +294,11 @@ impl Watch {
         }
         told
     }
+}
+
+/// Whether a directory is not at its path below yet, or not any more: then whoever looks at its name finds out.
+fn is_elsewhere(error: Error) -> bool {
+    matches!(error, Error::Posix(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ELOOP))
 }
 
 fn wanted() -> WatchFlags {
@@ -165,19 +312,4 @@ fn wanted() -> WatchFlags {
         | WatchFlags::MOVED_TO
         | WatchFlags::ONLYDIR
         | WatchFlags::DONT_FOLLOW
-}
-
-/// Looks at names of a directory.
-fn look_at(cache: &Cache, cx: &Cx, dir: Node, names: &HashSet<Vec<u8>>) -> base::Result<()> {
-    if names.len() > NAMES_MAX {
-        return cache.refresh_one(cx, dir);
-    }
-    for name in names {
-        match cache.refresh_entry(cx, dir, name) {
-            // Gone here meanwhile, or there.
-            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
-            result => result?,
-        }
-    }
-    Ok(())
 }

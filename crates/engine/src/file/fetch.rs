@@ -10,9 +10,9 @@ use super::{Moving, block_of, blocks_for};
 use crate::fs::Fs;
 use crate::lane::Tx;
 use crate::lower::Stamp;
-use crate::segment::Cachelet;
+use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Node, Result};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use format::BLOCK;
 use format::inode::{node_offset, pack_links, unpack_links, word};
@@ -119,7 +119,9 @@ impl Fs {
         if job.is_mapped() {
             return Err(Errno::EBUSY.into());
         }
-        job.cut(0, super::BLOCKS_MAX)
+        job.cut(0, super::BLOCKS_MAX)?;
+        cachelet.flags.fetch_or(cachelet::UNSURE, SeqCst);
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@
 use super::bits;
 use crate::dir::NameBuffer;
 use crate::fs::Fs;
+use crate::segment::cachelet;
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use format::bucket::{self, ENTRIES};
@@ -87,6 +88,20 @@ impl Fs {
     /// Whether somebody has a node open.
     pub fn is_open(&self, cx: &Cx, node: Node) -> Result<bool> {
         Ok(self.cached(cx, node)?.opens.load(SeqCst) != 0)
+    }
+
+    /// Whether bytes of a file may be missing here, so that its original is to be compared before it is opened.
+    pub fn is_unsure(&self, cx: &Cx, node: Node) -> Result<bool> {
+        Ok(self.cached(cx, node)?.flags.load(SeqCst) & cachelet::UNSURE != 0)
+    }
+
+    /// All bytes of a file are here: from now on the fast path opens it.
+    pub fn is_sure(&self, cx: &Cx, node: Node) -> Result<()> {
+        // The same bit refuses writers of a file that is executed.
+        if !self.any_executed() {
+            self.cached(cx, node)?.flags.fetch_and(!cachelet::UNSURE, SeqCst);
+        }
+        Ok(())
     }
 
     /// How many names a node has here.

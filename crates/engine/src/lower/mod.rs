@@ -27,7 +27,7 @@ pub use crate::names::whole::Whole;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub(crate) use number::Numbers;
-pub use state::{Identity, PLACE_MAX};
+pub use state::{Identity, News, PLACE_MAX};
 pub use update::Change;
 pub use writer::{Changing, Closed};
 pub use written::Written;
@@ -210,7 +210,8 @@ impl Fs {
         let is_shown =
             if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
         let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown && !self.is_elsewhere(lower);
-        Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
+        let is_unsure = inode.head().kind == Kind::Regular as u8 && lower.end.load(Relaxed) != 0;
+        Ok(Some(if is_plain { 0 } else { cachelet::COLD } | if is_unsure { cachelet::UNSURE } else { 0 }))
     }
 
     /// Space of a file that is newer here than below, as far as that is known, in units of 512 bytes.

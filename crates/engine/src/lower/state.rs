@@ -9,6 +9,22 @@ use format::layout::{BLOCK, ROOT};
 use format::{Root, lane};
 use pm::Errno;
 
+/// One more directory that a round has made, and one more round, in the word of news. They wrap, and carry into one another,
+/// which is harmless: they are only compared with what they were.
+const MADE: u64 = 1 << 32;
+const ROUND: u64 = 1 << 48;
+
+/// Counters that rise when there is something to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// Directories that were brought.
+    pub brought: u32,
+    /// Directories that rounds have made below.
+    pub made: u16,
+    /// Rounds that are over.
+    pub rounds: u16,
+}
+
 /// Longest text of a place.
 pub const PLACE_MAX: usize = PLACE - 1;
 
@@ -63,13 +79,33 @@ impl Fs {
 
     /// Rises with every directory that is brought.
     pub fn brought(&self) -> u64 {
-        self.cache_state().map_or(0, |state| state.brought.load(Acquire))
+        self.news().brought.into()
+    }
+
+    /// What there is to look at for the process that watches the lower file system.
+    pub fn news(&self) -> News {
+        let word = self.cache_state().map_or(0, |state| state.brought.load(Acquire));
+        News { brought: word as u32, made: (word / MADE) as u16, rounds: (word / ROUND) as u16 }
     }
 
     /// A directory has been brought.
     pub fn count_brought(&self) {
+        self.count_news(1);
+    }
+
+    /// A round of writing back is over, also one that failed: names and files may have become clean.
+    pub fn count_round_over(&self) {
+        self.count_news(ROUND);
+    }
+
+    /// A round has made a directory below.
+    pub(super) fn count_made(&self) {
+        self.count_news(MADE);
+    }
+
+    fn count_news(&self, more: u64) {
         if let Ok(state) = self.cache_state() {
-            state.brought.fetch_add(1, AcqRel);
+            state.brought.fetch_add(more, AcqRel);
         }
     }
 

@@ -87,10 +87,12 @@ impl Fs {
         self.restamp_if(cx, node, new, |known, _| known.is_same_file(&new.stamp))
     }
 
-    /// Another file has taken the place of the original, and becomes it: only of a file of which nothing is here
-    /// (`ESTALE`), so that nobody has read the one and goes on with the other.
+    /// Another file has taken the place of the original, and becomes it: only of a file that nobody has open (`ESTALE`), so
+    /// that an open file stays the one that was opened. `EBUSY` if it is mapped.
     pub fn restamp_as_another(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
-        self.restamp_if(cx, node, new, |_, inode| inode.head().kind == Kind::Regular as u8 && inode.root.load(Acquire) == 0)
+        let cachelet = self.cached(cx, node)?;
+        let is_free = || cachelet.opens.load(SeqCst) == 0;
+        self.restamp_if(cx, node, new, |_, inode| inode.head().kind == Kind::Regular as u8 && is_free())
     }
 
     fn restamp_if(&self, cx: &Cx, node: Node, new: &Change, may: impl Fn(&Stamp, &Inode) -> bool) -> Result<()> {

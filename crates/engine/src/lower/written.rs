@@ -37,6 +37,8 @@ impl Fs {
             tx.abandon();
             return Err(Errno::ESTALE.into());
         }
+        let is_directory = inode.head().kind == Kind::Directory as u8;
+        let is_new = is_directory && self.known(node)?.is_none_or(|known| !known.stamp.is_same_file(&written.stamp));
         let own = match written.name {
             Some((dir, name)) if inode.head().kind != Kind::Directory as u8 => self.edentry_of(node, dir, name)?,
             _ => 0,
@@ -60,6 +62,9 @@ impl Fs {
         change.flags.fetch_or(flags, SeqCst);
         drop(change);
         self.tell_shown(cx, node);
+        if is_new {
+            self.count_made();
+        }
         Ok(())
     }
 

@@ -70,6 +70,9 @@ pub const HOLES: u32 = NAMES_KNOWN;
 /// A file is being overwritten whole or not at all (`file/atomic.rs`): who reads it looks whether the one who does it lives.
 /// The bit that says of a directory that it is [`UNREADABLE`].
 pub const OVERWRITTEN: u32 = UNREADABLE;
+/// A file of a cache may lack bytes here: its original is compared before it is opened. The bit that says of other files that
+/// they are [`EXECUTED`], which keeps the fast path from opening them.
+pub const UNSURE: u32 = EXECUTED;
 /// From here on a word of flags says which lane has closed a directory, or is about to give a cachelet away.
 const LANE: u32 = 1 << 16;
 const _: () = assert!(CAPABLE < LANE && STORED < LANE && EXECUTED < LANE && HOLES < LANE);

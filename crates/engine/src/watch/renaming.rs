@@ -77,6 +77,31 @@ impl Fs {
         drop(lock);
     }
 
+    /// A name of a cached directory has come or gone because it did so below: the mirror shows that, and that `before`, to which
+    /// it led, has gone with it.
+    pub fn follow_name(&self, cx: &Cx, called: Called, before: Option<Node>) {
+        if self.may_be_watched(called.0.id) {
+            self.catch_up_name(cx, called);
+        }
+        let is_gone = |node: &Node| self.attr(&as_root(cx), Node { hint: u32::MAX, ..*node }).is_err();
+        if let Some(node) = before.filter(|node| self.may_be_watched(node.id)).filter(is_gone) {
+            self.tell_gone(node.id);
+        }
+    }
+
+    /// A cached directory was listed anew: the mirror shows all its names.
+    pub fn follow_names(&self, cx: &Cx, dir: Node) -> Result<()> {
+        if !self.may_be_watched(dir.id) {
+            return Ok(());
+        }
+        self.readdir(&as_root(cx), dir, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                self.catch_up_name(cx, (dir, entry.name));
+            }
+            true
+        })
+    }
+
     /// Where a name stands in the mirror of its directory, if there is one.
     fn place(&self, mirrors: &Mirrors, (dir, name): Called) -> Option<Place> {
         let mirror = self.may_be_watched(dir.id).then(|| mirrors.found(dir.id))??;

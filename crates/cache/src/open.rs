@@ -1,0 +1,66 @@
+//! Opening a file: a descriptor means the file that has the name below at that moment, and no other.
+//!
+//! What is here of a file is read as it is. Of a file of which bytes are missing the original is compared first, by one look:
+//! else a file that was replaced a moment ago would be opened, of which nothing can be read any more. The fast path leaves
+//! such files to the slow one (`Fs::is_unsure`).
+
+use crate::{Cache, own};
+use base::{Cx, Errno, Error, Node, Result};
+use engine::lower::Stamp;
+use pm::sys::abi;
+
+impl Cache {
+    /// Before a node is opened. `ESTALE` if its name leads to another file below, or to none: then it is gone here, and whoever
+    /// opens it looks for the name again.
+    pub(crate) fn may_open(&self, cx: &Cx, node: Node, flags: u32) -> Result<()> {
+        if flags & abi::O_PATH != 0 || !self.fs().is_unsure(cx, node)? {
+            return Ok(());
+        }
+        if !self.has_holes(cx, node)? {
+            return self.fs().is_sure(cx, node);
+        }
+        match self.compare_original(cx, node) {
+            // Whoever reads it is told what is wrong, and what is here can be read.
+            Err(error) if error != Error::Posix(Errno::ESTALE) => Ok(()),
+            compared => compared,
+        }
+    }
+
+    fn compare_original(&self, cx: &Cx, node: Node) -> Result<()> {
+        let (known, mut name) = (self.known(node).map_err(|_| Errno::ENOENT)?, [0; 255]);
+        let Some((dir, len)) = self.fs().named(node, &mut name)? else { return Ok(()) };
+        // What is newer here a round decides. Of a file with several names it is not known which one is opened; a daemon's
+        // attributes hold for as long as the daemon says.
+        let is_decided = known.is_dirty() || self.goes_by_names() || self.fs().names_here(node)? > 1;
+        if is_decided || self.is_touched(cx, (node, b""))? {
+            return Ok(());
+        }
+        let original = match self.lower.at(cx, &self.path(node, b"")?) {
+            Ok((_, original)) => Some(original),
+            Err(Error::Posix(Errno::ENOENT)) => None,
+            Err(error) => return Err(error),
+        };
+        match original {
+            Some(original) if known.stamp.has_same_contents(&original.stamp) => Ok(()),
+            Some(original) if known.stamp.is_same_file(&original.stamp) => self.follow(cx, node, &known.stamp, &original),
+            Some(original) if self.adopt(cx, node, &known, &original).is_ok() => Ok(()),
+            _ => self.look_again(cx, dir, &name[..len], (node, &known.stamp)),
+        }
+    }
+
+    /// A name leads to another file below, or to none, and so it does here.
+    fn look_again(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp)) -> Result<()> {
+        let handle = self.lower.handle(cx, &self.path(dir, b"")?)?;
+        match self.leave(cx, (dir, &handle), name, (node, looked), 0) {
+            Ok(()) => {
+                // In a directory that is listed nobody asks for a name that is missing.
+                if self.known(dir)?.is_listed() && self.fs().lookup(&own(cx), dir, name).is_err() {
+                    let _ = self.ask(cx, dir, name, 0);
+                }
+                Err(Errno::ESTALE.into())
+            }
+            // Somebody changes it just now.
+            Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a descriptor means when the file below is replaced, removed or written by another program.
+
+use base::{Cred, Cx, Node, Thread};
+use bypath_cache::watch::Look;
+use bypath_cache::{Cache, Changes, Origin, prepare};
+use engine::Fs;
+use engine::mkfs::{self, Options};
+use pm::{Errno, UserSlice};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use vfs::backend::{Backend, OpenFileTable};
+
+/// The number under which a file is open.
+const FD: u32 = 7;
+/// `O_RDONLY`.
+const READ: u32 = 0;
+
+struct Bench {
+    top: PathBuf,
+    low: PathBuf,
+    cache: &'static Cache,
+    thread: Thread,
+}
+
+impl Bench {
+    fn new(name: &str) -> Bench {
+        let top = PathBuf::from(format!("/dev/shm/bypath-open-{name}-{}", std::process::id()));
+        let low = top.join("low");
+        std::fs::create_dir_all(&low).unwrap();
+        std::fs::write(low.join("f"), "first").unwrap();
+        let image = [top.join("c.img").as_os_str().as_bytes(), b"\0"].concat();
+        let options = Options { limit: 256 << 20, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
+        mkfs::make(&image, &options).unwrap();
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let options = engine::process::Options::default();
+        let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
+        let origin = Origin::Directory(low.as_os_str().as_bytes());
+        prepare(&cx, fs, &origin).unwrap();
+        let cache = Box::leak(Box::new(Cache::new(&cx, fs, &origin, Changes::Image).unwrap()));
+        cache.readdir(&cx, cache.root(), 0, &mut |_| true).unwrap();
+        Bench { top, low, cache, thread }
+    }
+
+    fn cx(&self) -> Cx<'_> {
+        Cx { cred: Cred::ROOT, umask: 0, thread: &self.thread }
+    }
+
+    fn find(&self) -> Result<Node, base::Error> {
+        self.cache.lookup(&self.cx(), self.cache.root(), b"f")
+    }
+
+    fn read(&self, node: Node) -> Result<String, Errno> {
+        let mut bytes = [0; 64];
+        let came = self.cache.read(&self.cx(), node, 0, &[UserSlice::from_mut(&mut bytes)]).map_err(|error| error.errno())?;
+        Ok(String::from_utf8_lossy(&bytes[..came]).into_owned())
+    }
+
+    /// As another program does.
+    fn replace(&self, text: &str) {
+        put(&self.low, text);
+    }
+
+    fn look(&self) {
+        assert_eq!(self.cache.refresh_entry(&self.cx(), self.cache.root(), b"f"), Ok(Look::Done));
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.cache.give_lane_back(&self.thread);
+        let _ = std::fs::remove_dir_all(&self.top);
+    }
+}
+
+fn put(low: &Path, text: &str) {
+    std::fs::write(low.join("next"), text).unwrap();
+    std::fs::rename(low.join("next"), low.join("f")).unwrap();
+}
+
+/// Goal: no byte of a file is read through a descriptor of the file that it has replaced. Method: a file of which nothing has
+/// been read is open while it is replaced; once with and once without a look of the server in between.
+#[test]
+fn an_open_file_stays_the_one_that_was_opened() {
+    for is_looked_at in [false, true] {
+        let bench = Bench::new(&format!("stays-{is_looked_at}"));
+        let node = bench.find().unwrap();
+        bench.cache.open(&bench.cx(), node, READ, FD).unwrap();
+        bench.replace("the second one");
+        if is_looked_at {
+            bench.look();
+        }
+        assert_eq!(bench.read(node), Err(Errno::ESTALE), "looked at: {is_looked_at}");
+        assert_eq!(bench.cache.attr(&bench.cx(), node).unwrap().size, 5);
+        bench.cache.close(&bench.cx(), FD);
+        bench.look();
+        let node = bench.find().unwrap();
+        assert_eq!(bench.read(node).as_deref(), Ok("the second one"));
+    }
+}
+
+/// Goal: what has been read of a file is read again by its descriptor, whatever has its name.
+#[test]
+fn what_is_here_of_an_open_file_is_read() {
+    let bench = Bench::new("here");
+    let node = bench.find().unwrap();
+    bench.cache.open(&bench.cx(), node, READ, FD).unwrap();
+    assert_eq!(bench.read(node).as_deref(), Ok("first"));
+    bench.replace("the second one");
+    bench.look();
+    assert_eq!(bench.read(node).as_deref(), Ok("first"));
+    let other = bench.find().unwrap();
+    assert_ne!(other, node);
+    assert_eq!(bench.read(other).as_deref(), Ok("the second one"));
+    bench.cache.close(&bench.cx(), FD);
+}
+
+/// Goal: a file that was replaced, rewritten or removed below a moment ago is opened as what it is now, before the server has
+/// looked. Method: nothing of it has been read; it is opened, and looked up again where the open says so.
+#[test]
+fn a_file_is_opened_as_it_is_below() {
+    let changes: [(&str, &dyn Fn(&Path), Result<&str, Errno>); 4] = [
+        ("replaced", &|low| put(low, "the second one"), Ok("the second one")),
+        ("rewritten", &|low| std::fs::write(low.join("f"), "written in place").unwrap(), Ok("written in place")),
+        ("replaced by one with two names", &|low| linked(low), Ok("of two names")),
+        ("removed", &|low| std::fs::remove_file(low.join("f")).unwrap(), Err(Errno::ENOENT)),
+    ];
+    for (what, change, wanted) in changes {
+        let bench = Bench::new(&what.replace(' ', "-"));
+        let node = bench.find().unwrap();
+        change(&bench.low);
+        let opened = match bench.cache.open(&bench.cx(), node, READ, FD) {
+            Ok(_) => Ok(node),
+            Err(error) => {
+                assert_eq!(error, Errno::ESTALE.into(), "{what}");
+                let again = bench.find();
+                again.inspect(|node| drop(bench.cache.open(&bench.cx(), *node, READ, FD).unwrap()))
+            }
+        };
+        let got = opened.map_err(|error| error.errno()).and_then(|node| bench.read(node));
+        assert_eq!(got.as_deref(), wanted.as_ref().copied(), "{what}");
+        bench.cache.close(&bench.cx(), FD);
+    }
+}
+
+fn linked(low: &Path) {
+    std::fs::write(low.join("one"), "of two names").unwrap();
+    std::fs::hard_link(low.join("one"), low.join("two")).unwrap();
+    std::fs::rename(low.join("two"), low.join("f")).unwrap();
+}
