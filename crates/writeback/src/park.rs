@@ -46,7 +46,9 @@ impl Work<'_> {
             let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten() else { continue };
             let Ok(Some(dir)) = self.open(id) else { continue };
             let there = dir.stat(b".")?.map(|there| (there.stamp.mtime, there.stamp.ctime));
-            if there.is_some_and(|there| there != (known.stamp.mtime, known.stamp.ctime)) {
+            // The round before has noted it as it has never been, by one nanosecond.
+            let are_known = [known.stamp.ctime, known.stamp.ctime + 1].map(|ctime| (known.stamp.mtime, ctime));
+            if there.is_some_and(|there| !are_known.contains(&there)) {
                 self.theirs.insert(id);
             }
         }
