@@ -1,0 +1,368 @@
+//! Cases one after the other: both sides work, rounds run until all is below, and what is there is compared with what the
+//! oracle wants.
+
+use super::operations::{self, Edit, Theirs};
+use super::oracle::{BESIDE, Merged, Policy, Sides};
+use super::twin::{Snap, Thing, Twin, age, paths_of};
+use crate::bench::{Bench, How, Op, tree};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use writeback::{Conflict, Writer};
+
+/// Trees of a cache.
+const TREES: usize = 24;
+/// Rounds and looks until all has to be below.
+const ROUNDS: usize = 6;
+/// Steps of a round at most.
+pub const STEPS: usize = 60;
+
+/// When the other program does its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// Before the session does, which does not know of it.
+    First,
+    /// Before the last operation of the session.
+    Amid,
+    /// Before the round.
+    Between,
+    /// Before this step of the round.
+    Step(usize),
+    /// After the round.
+    After,
+}
+
+/// What both sides come to alone, and one after the other.
+pub struct Model {
+    base: Snap,
+    ours: Snap,
+    theirs: Snap,
+    our_edits: HashMap<String, Vec<Edit>>,
+    their_edits: HashMap<String, Vec<Edit>>,
+    /// Ours first.
+    ours_theirs: BTreeMap<String, Thing>,
+    theirs_ours: BTreeMap<String, Thing>,
+}
+
+impl Model {
+    /// `None`: one of them can't be done at all.
+    pub fn of(top: &Path, ours: &[Op], theirs: &[Theirs]) -> Option<Model> {
+        let twin = |name: &str| Twin::new(top.join(name));
+        let (mut here, mut there, mut first, mut last) = (twin("ours"), twin("theirs"), twin("first"), twin("last"));
+        let base = here.snap("base");
+        if !ours.iter().all(|op| here.ours(*op)) || !theirs.iter().all(|op| there.theirs(*op)) {
+            return None;
+        }
+        for (twin, is_ours) in [(&mut first, true), (&mut last, false), (&mut first, false), (&mut last, true)] {
+            if is_ours {
+                ours.iter().for_each(|op| _ = twin.ours(*op));
+            } else {
+                theirs.iter().for_each(|op| _ = twin.theirs(*op));
+            }
+        }
+        Some(Model {
+            base,
+            ours: here.snap("ours"),
+            theirs: there.snap("theirs"),
+            our_edits: here.edits,
+            their_edits: there.edits,
+            ours_theirs: paths_of(&first.top),
+            theirs_ours: paths_of(&last.top),
+        })
+    }
+
+    fn sides(&self) -> Sides<'_> {
+        let (our_edits, their_edits) = (&self.our_edits, &self.their_edits);
+        Sides { base: &self.base, ours: &self.ours, theirs: &self.theirs, our_edits, their_edits }
+    }
+
+    fn merges(&self) -> Vec<Merged> {
+        let all = [(false, false), (true, false), (false, true), (true, true)];
+        all.map(|(ours_stay, theirs_stay)| self.sides().merge(Policy { ours_stay, theirs_stay })).into()
+    }
+
+    /// What holds however it comes out: nothing that a side wrote is missing, and no name is nobody's.
+    fn loosely(&self, there: &BTreeMap<String, Thing>) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (snap, edits, who) in [(&self.ours, &self.our_edits, "ours"), (&self.theirs, &self.their_edits, "theirs")] {
+            for (label, edits) in edits {
+                let Some(thing) = snap.things.get(label) else { continue };
+                for edit in edits {
+                    if let Edit::Put(_, bytes) | Edit::Append(bytes) = edit
+                        && contains(&thing.bytes, bytes)
+                        && !there.values().any(|thing| contains(&thing.bytes, bytes))
+                    {
+                        wrong.push(format!("lost: {} bytes of {who}: {label}", bytes.len()));
+                    }
+                }
+            }
+        }
+        let names: BTreeSet<&String> =
+            [&self.base, &self.ours, &self.theirs].iter().flat_map(|snap| snap.names.keys().map(|(_, name)| name)).collect();
+        for path in there.keys() {
+            let name = path.rsplit('/').next().unwrap();
+            let name = name.find(BESIDE).map_or(name, |at| &name[..at]).to_owned();
+            if !names.contains(&name) {
+                wrong.push(format!("nobody's: {path}"));
+            }
+        }
+        wrong
+    }
+}
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || all.windows(part.len()).any(|window| window == part)
+}
+
+/// As without times.
+fn exactly(wanted: &BTreeMap<String, Thing>, there: &BTreeMap<String, Thing>) -> Vec<String> {
+    let untimed = |thing: Option<&Thing>| thing.map(|thing| Thing { mtime: 0, ..thing.clone() });
+    let paths: BTreeSet<&String> = wanted.keys().chain(there.keys()).collect();
+    let differ = paths.into_iter().filter(|path| untimed(wanted.get(*path)) != untimed(there.get(*path)));
+    differ.map(|path| format!("not one after the other: {path}: {:?}, not {:?}", there.get(path), wanted.get(path))).collect()
+}
+
+/// A cache with trees that nobody has touched yet.
+struct Lab {
+    bench: Bench,
+    next: usize,
+}
+
+pub struct Explorer {
+    name: String,
+    mode: Conflict,
+    lab: Option<Lab>,
+    /// Caches so far.
+    labs: usize,
+    pub cases: usize,
+    /// What was wrong, by case.
+    pub wrong: Vec<(String, Vec<String>)>,
+}
+
+impl Explorer {
+    pub fn new(name: &str, mode: Conflict) -> Explorer {
+        Explorer { name: name.to_owned(), mode, lab: None, labs: 0, cases: 0, wrong: Vec::new() }
+    }
+
+    /// A tree of its own for the next case.
+    fn tree(&mut self) -> (&Bench, usize) {
+        if self.lab.as_ref().is_some_and(|lab| lab.next == TREES) {
+            self.leave(true);
+        }
+        let (name, labs, mode) = (&self.name, &mut self.labs, self.mode);
+        let lab = self.lab.get_or_insert_with(|| {
+            *labs += 1;
+            let bench = Bench::new(&format!("{name}-{labs}"), TREES, How::Directory);
+            *bench.writer.lock().unwrap() = Writer::new(bench.cache).unwrap().deciding(mode);
+            (0..TREES).for_each(|run| age(&bench.low.join(run.to_string())));
+            bench.warm();
+            Lab { bench, next: 0 }
+        });
+        lab.next += 1;
+        (&lab.bench, lab.next - 1)
+    }
+
+    /// Lets the cache go. Its image stays in memory as long as this process.
+    fn leave(&mut self, is_well: bool) {
+        let Some(lab) = self.lab.take() else { return };
+        if is_well {
+            lab.bench.end();
+        } else {
+            let top = lab.bench.image.parent().unwrap().to_owned();
+            lab.bench.let_go();
+            let _ = std::fs::remove_dir_all(top);
+        }
+    }
+
+    /// Where twins may be made.
+    pub fn twins(&self) -> std::path::PathBuf {
+        format!("/dev/shm/bypath-others-{}-{}", std::process::id(), self.name).into()
+    }
+
+    /// One case; whether the other program's turn has come.
+    pub fn case(&mut self, model: &Model, ours: &[Op], theirs: &[Theirs], point: Point) -> bool {
+        let mode = self.mode;
+        let (bench, run) = self.tree();
+        let mut done = Done { rounds: Vec::new(), ours: true, theirs: None };
+        done.work(bench, run, (ours, theirs), point);
+        let is_stopped = mode == Conflict::Stop && model.merges()[0].is_conflict(&model.sides());
+        let mut wrong = if is_stopped { done.stopped(bench, run, model) } else { done.judged(bench, run, model, (point, mode)) };
+        let is_stuck = !done.rounds.is_empty() || is_stopped || wrong.iter().any(|what| what.starts_with("cache"));
+        let came = done.theirs.is_some();
+        if came && !wrong.is_empty() {
+            wrong.insert(0, format!("ours {}, theirs {:?}", done.ours, done.theirs));
+            self.wrong.push((format!("{ours:?} x {theirs:?}, {point:?}"), wrong));
+        }
+        self.cases += usize::from(came);
+        if is_stuck {
+            self.leave(false);
+        }
+        came
+    }
+
+    /// Ends, and says what was wrong; whether nothing was.
+    pub fn end(mut self, shown_max: usize) -> bool {
+        self.leave(self.wrong.is_empty());
+        let _ = std::fs::remove_dir_all(self.twins());
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, wrong) in &self.wrong {
+            let first = wrong[1].split(':').next().unwrap().to_owned();
+            *kinds.entry(first).or_default() += 1;
+        }
+        for (case, wrong) in self.wrong.iter().take(shown_max) {
+            println!("FAULT {case}: {}", wrong.join("; "));
+        }
+        println!("{}: {} cases, {} wrong: {kinds:?}", self.name, self.cases, self.wrong.len());
+        self.wrong.is_empty()
+    }
+}
+
+/// What has come of a case so far.
+struct Done {
+    /// Rounds that failed.
+    rounds: Vec<String>,
+    ours: bool,
+    /// `None`: the other program's turn has not come.
+    theirs: Option<bool>,
+}
+
+impl Done {
+    fn ours(&mut self, bench: &Bench, run: usize, ops: &[Op]) {
+        for op in ops {
+            self.ours &= bench.with(|cx| bench.by_cache(cx, run, *op)).is_ok();
+        }
+    }
+
+    fn theirs(&mut self, bench: &Bench, run: usize, ops: &[Theirs]) {
+        let top = bench.low.join(run.to_string());
+        let all = ops.iter().all(|op| operations::act(&top, *op));
+        self.theirs = Some(all);
+    }
+
+    fn round(&mut self, bench: &Bench) {
+        let done = bench.writer.lock().unwrap().round(false);
+        self.rounds.extend(done.err().map(|failure| format!("round: {failure}")));
+    }
+
+    fn work(&mut self, bench: &Bench, run: usize, (ours, theirs): (&[Op], &[Theirs]), point: Point) {
+        let (last, first) = ours.split_last().unwrap();
+        match point {
+            Point::First => {
+                self.theirs(bench, run, theirs);
+                self.ours(bench, run, ours);
+            }
+            Point::Amid => {
+                self.ours(bench, run, first);
+                self.theirs(bench, run, theirs);
+                self.ours(bench, run, &[*last]);
+            }
+            Point::Between => {
+                self.ours(bench, run, ours);
+                self.theirs(bench, run, theirs);
+            }
+            Point::Step(at) => {
+                self.ours(bench, run, ours);
+                let mut step = 0;
+                let mut hook = |_: &str| {
+                    step += 1;
+                    if step == at {
+                        self.theirs(bench, run, theirs);
+                    }
+                    Ok(())
+                };
+                let done = bench.writer.lock().unwrap().round_with(false, &mut hook);
+                self.rounds.extend(done.err().map(|failure| format!("round: in its midst: {failure}")));
+            }
+            Point::After => {
+                self.ours(bench, run, ours);
+                self.round(bench);
+                self.theirs(bench, run, theirs);
+            }
+        }
+    }
+
+    /// Rounds until all is below, and looks.
+    fn settle(&mut self, bench: &Bench) -> bool {
+        for _ in 0..ROUNDS {
+            let looked = bench.with(|cx| bench.cache.refresh(cx, &mut || true));
+            if let Err(error) = looked {
+                self.rounds.push(format!("look: {error:?}"));
+            }
+            if bench.writer.lock().unwrap().is_clean() == Ok(true) {
+                return true;
+            }
+            self.round(bench);
+        }
+        false
+    }
+
+    fn judged(&mut self, bench: &Bench, run: usize, model: &Model, (point, mode): (Point, Conflict)) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if !self.settle(bench) {
+            wrong.push(format!("round: never all below: {:?}", self.rounds.last()));
+            return wrong;
+        }
+        let low = bench.low.join(run.to_string());
+        let there = paths_of(&low);
+        wrong.extend(self.compared(model, &there, point, mode));
+        wrong.extend(self.rounds.first().cloned());
+        let park = bench.low.join(writeback::PARK);
+        if park.exists() {
+            wrong.push(format!("cache: left in the park: {:?}", paths_of(&park).keys()));
+        }
+        let shown = catch_unwind(AssertUnwindSafe(|| bench.with(|cx| bench.show_run(cx, run))));
+        match shown {
+            Err(_) => wrong.push("cache: what it has cannot be read".into()),
+            Ok(here) => {
+                let below = tree(&low);
+                let paths: BTreeSet<&String> = here.keys().chain(below.keys()).collect();
+                let differ: Vec<_> = paths.into_iter().filter(|path| here.get(*path) != below.get(*path)).collect();
+                if !differ.is_empty() {
+                    wrong.push(format!("cache: shows something else: {differ:?}"));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// With whatever it is nearest to.
+    fn compared(&self, model: &Model, there: &BTreeMap<String, Thing>, point: Point, mode: Conflict) -> Vec<String> {
+        let (sides, mut ways) = (model.sides(), Vec::new());
+        let has_worked = self.theirs == Some(true);
+        match point {
+            // The turn has not come, or nothing could be done.
+            _ if !has_worked && self.ours => ways.push(exactly(&model.ours.paths(), there)),
+            Point::After => ways.push(exactly(&model.ours_theirs, there)),
+            _ if !self.ours => ways.extend([exactly(&model.theirs.paths(), there), exactly(&model.theirs_ours, there)]),
+            _ => {
+                for merged in model.merges() {
+                    let way = if merged.is_loose { model.loosely(there) } else { merged.compare(&sides, there, mode) };
+                    ways.push(way);
+                }
+                match point {
+                    Point::Step(_) => ways.push(exactly(&model.ours_theirs, there)),
+                    Point::First => ways.push(exactly(&model.theirs_ours, there)),
+                    _ => {}
+                }
+            }
+        }
+        ways.into_iter().min_by_key(Vec::len).unwrap()
+    }
+
+    /// With `conflict=stop`: a round says so, and theirs stays.
+    fn stopped(&mut self, bench: &Bench, run: usize, model: &Model) -> Vec<String> {
+        let is_settled = self.settle(bench);
+        let there = paths_of(&bench.low.join(run.to_string()));
+        let (was, theirs) = (model.base.paths(), model.theirs.paths());
+        let mut wrong = Vec::new();
+        for (path, thing) in theirs.iter().filter(|(path, thing)| was.get(*path).map(|was| &was.bytes) != Some(&thing.bytes)) {
+            if there.get(path).map(|there| &there.bytes) != Some(&thing.bytes) {
+                wrong.push(format!("stop: not theirs any more: {path}: {:?}, not {thing:?}", there.get(path)));
+            }
+        }
+        if is_settled && exactly(&theirs, &there).len() > 1 {
+            wrong.push("stop: all rounds say that all is well".into());
+        }
+        wrong
+    }
+}
