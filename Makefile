@@ -11,7 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-deaths
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-others cache-editors cache-deaths
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
@@ -179,8 +179,9 @@ system-storm:
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
 	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
 # Everybody of a session with a cache killed, the process that writes back too: FS is ext4, xfs or btrfs, on a loop device.
+# OTHERS=1 (0: without): and programs that write below.
 cache-storm: build
-	$(STEP) 'sessions with a cache, killed at random' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
+	$(STEP) 'sessions with a cache, killed at random' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) OTHERS=$(or $(OTHERS),1) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
 # Power failures below a cached directory whose image is kept: FS is ext4, xfs or btrfs. One process keeps all that it has mapped.
 cache-power:
 	@for seed in $$(seq 1 100 $(or $(KILLS),500)); do \
@@ -191,6 +192,15 @@ cache-pairs:
 	@for first in $$(seq 0 38); do \
 	    $(STEP) "all pairs with operation $$first, cut off everywhere" env BYPATH_FIRST=$$first $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test rounds --test journal pairs_cut_off || exit 1; \
 	done
+# Each operation of a session with each of another program on the directory below, at each point in time; then random ones.
+cache-others:
+	@for first in $$(seq 0 38); do \
+	    $(STEP) "operation $$first, and all of another program" env BYPATH_FIRST=$$first $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test others pairs || exit 1; \
+	done
+	$(STEP) 'random operations of two writers' env BYPATH_SEED=$(or $(SEED),1) BYPATH_CASES=$(or $(CASES),5000) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test others random
+# Editors, git and log writers in a session and outside of it.
+cache-editors: build
+	$(STEP) 'a day with editors on both sides' env ROUNDS=$(or $(ROUNDS),1000) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_editors
 # Programs, and processes that write back, that die at so many accesses of each operation.
 cache-deaths:
 	$(STEP) 'deaths at any access to a cache' env BYPATH_POINTS=$(or $(POINTS),400) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test deaths

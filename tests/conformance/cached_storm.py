@@ -4,8 +4,16 @@
 # what the next session sees, and what the directory is after `bypath cache drain`, is what a plain directory is after the
 # calls that had returned, and perhaps the one that was under way. Method: workers make random calls, each in a part of its
 # own, and count them outside; the same calls are made on a twin on tmpfs. KILLS=n (4) FS=ext4|xfs|btrfs (a loop device;
-# default: wherever $TMPDIR is) SEED=n JOBS=n (3)
+# default: wherever $TMPDIR is) SEED=n JOBS=n (3). With OTHERS=1 (0: without) other programs write below all the time, and processes
+# of the session in the same files: nothing of either side is lost (storm/others.py).
 import mmap, os, random, shutil, signal, struct, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/storm")
+import others
+
+WITH_OTHERS = os.environ.get("OTHERS", "1") != "0"
+# Seconds that a drain may take before it is taken for one that never ends.
+DRAIN_MAX = 60
 
 FILES = ["f0", "f1", "f2", "f3"]
 DIRECTORIES = ["d0", "d1", "d2"]
@@ -159,6 +167,9 @@ def session(top, point, seed, jobs):
     for part in parts:
         if os.fork() == 0:
             part.work(f"{point}/{part.worker}")
+    for worker in range(2 if WITH_OTHERS else 0):
+        if os.fork() == 0:
+            others.Inside(top, f"{point}/shared", "in", worker).work()
     open(top + "/ready", "w").close()
     signal.pause()
 
@@ -187,6 +198,9 @@ class Storm:
         os.mkdir(self.low)
         kind_here = subprocess.run(["stat", "-f", "-c", "%T", self.low], capture_output=True, text=True).stdout.strip()
         self.ways = ["sync=image", "sync=image", "sync=backend"]
+        self.others, self.drained = None, []
+        if WITH_OTHERS:
+            self.others = others.Others(self.top, self.low)
         # A journal keeps its promise on a disk.
         self.ways += ["sync=journal"] if kind_here in ("ext2/ext3", "xfs") else []
         print(f"SEED={self.seed} on {kind or self.low}", flush=True)
@@ -249,7 +263,13 @@ class Storm:
         self.lives[-1] += tuple(self.counts())
 
     def drain(self):
-        drained = subprocess.run([self.bypath, "cache", "drain", self.image], capture_output=True, text=True)
+        begun = time.monotonic()
+        try:
+            command = [self.bypath, "cache", "drain", self.image]
+            drained = subprocess.run(command, capture_output=True, text=True, timeout=DRAIN_MAX)
+        except subprocess.TimeoutExpired:
+            sys.exit(f"drain never ends: {self.lives[-3:]}")
+        self.drained.append(time.monotonic() - begun)
         if drained.returncode:
             status = subprocess.run([self.bypath, "cache", "status", self.image], capture_output=True, text=True)
             sys.exit(f"drain: {drained.stderr}: {status.stdout}: {self.lives[-3:]}, {self.users()}")
@@ -258,6 +278,9 @@ class Storm:
             os.makedirs(root, exist_ok=True)
             if not Part(self.top, self.seed, worker).settle(root, "below, after drain"):
                 sys.exit(f"{self.lives[-5:]}")
+        lost = self.others.check("below, after drain") if self.others else []
+        if lost:
+            sys.exit("\n".join([*lost, str(self.lives[-5:])]))
 
     def run(self, kills):
         options = "sync=image"
@@ -272,7 +295,10 @@ class Storm:
         checked = subprocess.run([self.bypath, "check", self.image], capture_output=True, text=True)
         if checked.returncode:
             sys.exit(checked.stdout)
-        print(f"{kills} kills, {sum(self.counts())} calls")
+        self.drained.sort()
+        print(f"{kills} kills, {sum(self.counts())} calls; drains: {self.drained[len(self.drained) // 2]:.2f} s, longest {self.drained[-1]:.2f} s")
+        if self.others:
+            print(f"{self.others.lines} lines of both sides, {self.others.twice} twice, {self.others.copies} files kept twice")
 
 
 if sys.argv[1:2] == ["session"]:
@@ -282,6 +308,8 @@ else:
     try:
         storm.run(int(os.environ.get("KILLS") or 4))
     finally:
+        if storm.others:
+            storm.others.end()
         if storm.leader and storm.leader.poll() is None:
             os.killpg(storm.leader.pid, signal.SIGKILL)
         if not os.environ.get("FS"):

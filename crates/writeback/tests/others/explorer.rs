@@ -53,11 +53,13 @@ impl Model {
         if !ours.iter().all(|op| here.ours(*op)) || !theirs.iter().all(|op| there.theirs(*op)) {
             return None;
         }
-        for (twin, is_ours) in [(&mut first, true), (&mut last, false), (&mut first, false), (&mut last, true)] {
-            if is_ours {
-                ours.iter().for_each(|op| _ = twin.ours(*op));
-            } else {
-                theirs.iter().for_each(|op| _ = twin.theirs(*op));
+        for (twin, starts) in [(&mut first, true), (&mut last, false)] {
+            for is_ours in [starts, !starts] {
+                if is_ours {
+                    ours.iter().for_each(|op| _ = twin.ours(*op));
+                } else {
+                    theirs.iter().for_each(|op| _ = twin.theirs(*op));
+                }
             }
         }
         Some(Model {
