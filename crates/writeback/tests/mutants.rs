@@ -3,14 +3,18 @@
 //! Method: for each fault, a part of `rounds.rs` or of `power.rs` that is to notice it, until it does.
 
 mod bench;
+#[path = "others/mod.rs"]
+mod others;
 
 use bench::Op::{self, *};
 use bench::deaths::{Part, die_if_told, points};
 use bench::power::Start;
 use bench::{Bench, How, OPS, may_run};
 use cache::mutant::{Mutant, plant};
+use others::explorer::{Explorer, Model, Point};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use writeback::Conflict;
 
 /// One fault is planted at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -120,4 +124,31 @@ fn power_notices() {
         assert!(noticed.is_some(), "not noticed: {mutant:?}");
         start.end();
     }
+}
+
+/// Goal: faults by which another program on the directory below loses something. Method: for each a few pairs of two writers.
+#[test]
+fn others_notice() {
+    if !may_run() {
+        return;
+    }
+    let _alone = alone();
+    use others::operations::Theirs;
+    let tests: [(Mutant, Op, Theirs, Point); 3] = [
+        (Mutant::TheirsOverwritten, Write("f", 3, 10), Theirs::Put("f", 3, 2), Point::Between),
+        (Mutant::TheirsRemoved, Unlink("f"), Theirs::Add("f", 7), Point::Between),
+        (Mutant::TheirsRemoved, Rename("f", "big"), Theirs::Add("big", 5_000), Point::First),
+    ];
+    let mut missed = Vec::new();
+    for (mutant, ours, theirs, point) in tests {
+        plant(Some(mutant));
+        let mut explorer = Explorer::new(&format!("{mutant:?}"), Conflict::Both);
+        let model = Model::of(&explorer.twins(), &[ours], &[theirs]).unwrap();
+        explorer.case(&model, &[ours], &[theirs], point);
+        if explorer.end(1) {
+            missed.push((mutant, ours, theirs, point));
+        }
+        plant(None);
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
 }

@@ -4,7 +4,7 @@
 use super::operations::{self, Edit, Theirs};
 use super::oracle::{BESIDE, Merged, Policy, Sides};
 use super::twin::{Snap, Thing, Twin, age, paths_of};
-use crate::bench::{Bench, How, Op, tree};
+use crate::bench::{Bench, How, Op, Shown, tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -318,9 +318,11 @@ impl Done {
             Ok(here) => {
                 let below = tree(&low);
                 let paths: BTreeSet<&String> = here.keys().chain(below.keys()).collect();
-                let differ: Vec<_> = paths.into_iter().filter(|path| here.get(*path) != below.get(*path)).collect();
+                let differ = paths.into_iter().filter(|path| here.get(*path) != below.get(*path));
+                let short = |shown: Option<&Shown>| shown.map(|shown| (shown.0, shown.1, shown.2, shown.3.len()));
+                let differ: Vec<_> = differ.map(|path| (path, short(here.get(path)), short(below.get(path)))).collect();
                 if !differ.is_empty() {
-                    wrong.push(format!("cache: shows something else: {differ:?}"));
+                    wrong.push(format!("cache: it shows something else (path, here, below): {differ:?}"));
                 }
             }
         }
