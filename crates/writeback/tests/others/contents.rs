@@ -96,9 +96,10 @@ impl Both {
         // Only where a program has cut it, it is shorter than anybody left it.
         lens.contains(&there.len())
             && are_in_place(there, self.base.len() as u64, &self.our_edits)
-            && there.iter().enumerate().all(|(at, byte)| {
-                [&self.ours, &self.theirs, &self.base].into_iter().any(|bytes| of(bytes, at) == *byte)
-            })
+            && there
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| [&self.ours, &self.theirs, &self.base].into_iter().any(|bytes| of(bytes, at) == *byte))
     }
 
     /// Whether nothing that they wrote is missing, so that no copy is needed.

@@ -185,14 +185,14 @@ impl Explorer {
     pub fn case(&mut self, model: &Model, ours: &[Op], theirs: &[Theirs], point: Point) -> bool {
         let mode = self.mode;
         let (bench, run) = self.tree();
-        let mut done = Done { rounds: Vec::new(), ours: true, theirs: None };
+        let mut done = Done { rounds: Vec::new(), ours: true, theirs: None, step: String::new() };
         done.work(bench, run, (ours, theirs), point);
         let is_stopped = mode == Conflict::Stop && model.merges()[0].is_conflict(&model.sides());
         let mut wrong = if is_stopped { done.stopped(bench, run, model) } else { done.judged(bench, run, model, (point, mode)) };
         let is_stuck = !done.rounds.is_empty() || is_stopped || wrong.iter().any(|what| what.starts_with("cache"));
         let came = done.theirs.is_some();
         if came && !wrong.is_empty() {
-            wrong.insert(0, format!("ours {}, theirs {:?}", done.ours, done.theirs));
+            wrong.insert(0, format!("ours {}, theirs {:?} {}", done.ours, done.theirs, done.step));
             self.wrong.push((format!("{ours:?} x {theirs:?}, {point:?}"), wrong));
         }
         self.cases += usize::from(came);
@@ -226,7 +226,13 @@ struct Done {
     ours: bool,
     /// `None`: the other program's turn has not come.
     theirs: Option<bool>,
+    /// The step of the round before which it came.
+    step: String,
 }
+
+/// Between these steps and the next a round has looked at a file and has not written yet: as with any two programs that write
+/// without a lock, the later one stands.
+const UNLOCKED: &[&str] = &["begin", "contents"];
 
 impl Done {
     fn ours(&mut self, bench: &Bench, run: usize, ops: &[Op]) {
@@ -265,9 +271,10 @@ impl Done {
             Point::Step(at) => {
                 self.ours(bench, run, ours);
                 let mut step = 0;
-                let mut hook = |_: &str| {
+                let mut hook = |what: &str| {
                     step += 1;
                     if step == at {
+                        self.step = what.to_owned();
                         self.theirs(bench, run, theirs);
                     }
                     Ok(())
@@ -344,7 +351,16 @@ impl Done {
                     ways.push(way);
                 }
                 match point {
-                    Point::Step(_) => ways.push(exactly(&model.ours_theirs, there)),
+                    Point::Step(_) => {
+                        ways.push(exactly(&model.ours_theirs, there));
+                        if UNLOCKED.contains(&&self.step[..]) {
+                            let kept = there.iter().filter(|(path, _)| !path.contains(BESIDE));
+                            ways.push(exactly(
+                                &model.theirs_ours,
+                                &kept.map(|(path, thing)| (path.clone(), thing.clone())).collect(),
+                            ));
+                        }
+                    }
                     Point::First => ways.push(exactly(&model.theirs_ours, there)),
                     _ => {}
                 }

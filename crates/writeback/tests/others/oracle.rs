@@ -74,13 +74,8 @@ impl<'a> Sides<'a> {
 
     /// Names, three ways.
     pub fn merge(&self, policy: Policy) -> Merged {
-        let mut merged = Merged {
-            at: BTreeMap::new(),
-            beside: Vec::new(),
-            free: BTreeSet::new(),
-            renamed: BTreeSet::new(),
-            is_loose: false,
-        };
+        let mut merged =
+            Merged { at: BTreeMap::new(), beside: Vec::new(), free: BTreeSet::new(), renamed: BTreeSet::new(), is_loose: false };
         let keys: BTreeSet<&Key> = [self.base, self.ours, self.theirs].iter().flat_map(|snap| snap.names.keys()).collect();
         for key in keys {
             let [was, ours, theirs] = [self.base, self.ours, self.theirs].map(|snap| snap.names.get(key));
@@ -169,9 +164,9 @@ impl<'a> Sides<'a> {
         }
         let mut seen = BTreeSet::new();
         for label in merged.at.values() {
-            let is_directory = [self.base, self.ours, self.theirs].iter().any(|snap| {
-                snap.things.get(label).is_some_and(|thing| thing.is_directory)
-            });
+            let is_directory = [self.base, self.ours, self.theirs]
+                .iter()
+                .any(|snap| snap.things.get(label).is_some_and(|thing| thing.is_directory));
             // Moved by both.
             merged.is_loose |= is_directory && !seen.insert(label);
         }
@@ -279,7 +274,9 @@ impl Merged {
                 }
             }
         }
-        wrong.extend(there.iter().filter(|(path, _)| !met.contains(*path)).map(|(path, thing)| format!("nobody's: {path}: {thing:?}")));
+        wrong.extend(
+            there.iter().filter(|(path, _)| !met.contains(*path)).map(|(path, thing)| format!("nobody's: {path}: {thing:?}")),
+        );
         wrong
     }
 

@@ -87,8 +87,13 @@ pub fn age(at: &Path) {
     r::setxattr(c(&at.join("f")), OTHER, b"old", r::XattrFlags::empty()).unwrap();
     for name in ["f", "big", "d/e/deep", "hard1"] {
         let time = r::Timespec { tv_sec: LONG_AGO, tv_nsec: 0 };
-        r::utimensat(r::CWD, c(&at.join(name)), &r::Timestamps { last_access: time, last_modification: time }, r::AtFlags::empty())
-            .unwrap();
+        r::utimensat(
+            r::CWD,
+            c(&at.join(name)),
+            &r::Timestamps { last_access: time, last_modification: time },
+            r::AtFlags::empty(),
+        )
+        .unwrap();
     }
 }
 
