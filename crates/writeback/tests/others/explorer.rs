@@ -99,6 +99,12 @@ impl Model {
                 }
             }
         }
+        for ((_, name), label) in &self.ours.names {
+            let is_it = |path: &String| path.ends_with(&format!("/{name}"));
+            if !self.base.things.contains_key(label) && !there.keys().any(is_it) {
+                wrong.push(format!("lost: a name of ours: {name}"));
+            }
+        }
         let names: BTreeSet<&String> =
             [&self.base, &self.ours, &self.theirs].iter().flat_map(|snap| snap.names.keys().map(|(_, name)| name)).collect();
         for path in there.keys() {
@@ -349,6 +355,9 @@ impl Done {
                 for merged in model.merges() {
                     let way = if merged.is_loose { model.loosely(there) } else { merged.compare(&sides, there, mode) };
                     ways.push(way);
+                }
+                if sides.is_in_moved() {
+                    ways.push(model.loosely(there));
                 }
                 match point {
                     Point::Step(_) => {

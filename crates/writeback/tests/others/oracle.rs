@@ -32,6 +32,8 @@ struct Wanted {
     bytes: Bytes,
     modes: Vec<u32>,
     when: When,
+    /// They have removed it: attributes that only it had are not here, and go with it.
+    is_made_again: bool,
     /// What stands beside it if not all of theirs is in it.
     copy: Option<Thing>,
     is_needed: bool,
@@ -91,6 +93,15 @@ impl<'a> Sides<'a> {
                 self.put_beside(&mut merged, key, theirs, true);
             }
         }
+        // What was removed here from a directory that they have moved, and that is not found.
+        for (key, label) in &self.base.names {
+            if !self.ours.names.contains_key(key) && self.theirs.names.get(key) == Some(label) && self.have_moved(&key.0) {
+                merged.at.entry(key.clone()).or_insert_with(|| {
+                    merged.free.insert(key.clone());
+                    label.clone()
+                });
+            }
+        }
         for (label, was) in &self.base.things {
             if !was.is_directory {
                 self.merge_file(&mut merged, label, policy);
@@ -98,6 +109,27 @@ impl<'a> Sides<'a> {
         }
         self.merge_directories(&mut merged);
         merged
+    }
+
+    /// Whether a directory, or one above it, stands elsewhere with them.
+    fn have_moved(&self, dir: &str) -> bool {
+        let mut dir = dir.to_owned();
+        while dir != TOP {
+            let Some(key) = self.base.names_of(&dir).next() else { return false };
+            if self.theirs.names.get(key) != Some(&dir) {
+                return true;
+            }
+            dir = key.0.clone();
+        }
+        false
+    }
+
+    /// Whether the session has changed a name in a directory, or a file of one, that they have moved: one that is not found is
+    /// made again.
+    pub fn is_in_moved(&self) -> bool {
+        let names = self.ours.names.iter().filter(|(key, label)| self.base.names.get(*key) != Some(*label));
+        let files = self.our_edits.keys().filter_map(|label| self.base.names_of(label).next());
+        names.map(|(key, _)| key).chain(files).any(|(dir, _)| self.have_moved(dir))
     }
 
     /// What they have at a name that is ours.
@@ -121,11 +153,15 @@ impl<'a> Sides<'a> {
         let (here, there) = (self.ours.things.contains_key(label), self.theirs.things.contains_key(label));
         match (here, there) {
             (true, true) => {
-                // Moved by both: at our name.
+                // Moved by both: at our name, or where they have moved it.
                 let gone = |side: &Snap| self.base.names_of(label).any(|key| side.names.get(key).is_none_or(|to| to != label));
                 if gone(self.ours) && gone(self.theirs) {
-                    let ours: BTreeSet<_> = self.ours.names_of(label).collect();
-                    merged.free.extend(self.theirs.names_of(label).filter(|key| !ours.contains(key)).cloned());
+                    let made = |one: &'a Snap, other: &Snap| {
+                        let keys = one.names_of(label).filter(|key| other.names.get(*key).is_none_or(|to| to != label));
+                        keys.filter(|key| self.base.names.get(*key).is_none_or(|to| to != label)).cloned().collect::<Vec<Key>>()
+                    };
+                    let (here, there) = (made(self.ours, self.theirs), made(self.theirs, self.ours));
+                    merged.free.extend(if policy.ours_stay || there.is_empty() { there } else { here });
                 }
             }
             (true, false) if self.keeps(self.ours, label, policy.ours_stay) => {
@@ -134,6 +170,11 @@ impl<'a> Sides<'a> {
                         self.put_beside(merged, key, &theirs, true);
                     }
                 }
+            }
+            // Renamed here, and no more: with the file its names have gone.
+            (true, false) if !policy.ours_stay => {
+                let new = self.ours.names_of(label).filter(|key| self.base.names.get(*key).is_none_or(|to| to != label));
+                merged.free.extend(new.cloned());
             }
             (false, true) => {
                 let is_needed = self.bytes_changed(self.theirs, label);
@@ -179,7 +220,8 @@ impl<'a> Sides<'a> {
             // Of one side alone, or of one side when the other has removed it.
             let like = ours.or(theirs).unwrap().clone();
             let (bytes, modes) = (Bytes::Exact(like.bytes.clone()), vec![like.mode]);
-            return Wanted { bytes, modes, when: when(was, &[&like]), like, copy: None, is_needed };
+            let is_made_again = was.is_some() && theirs.is_none();
+            return Wanted { bytes, modes, when: when(was, &[&like]), like, is_made_again, copy: None, is_needed };
         };
         let edits = |of: &HashMap<String, Vec<Edit>>| of.get(label).cloned().unwrap_or_default();
         let both = Both {
@@ -195,7 +237,8 @@ impl<'a> Sides<'a> {
             like.notes[number] = changed.notes[number].clone();
         }
         let (when, modes) = (when(Some(was), &[ours, theirs]), vec![like.mode]);
-        Wanted { bytes: both.merged(), modes, when, like, copy: Some(theirs.clone()), is_needed }
+        let copy = Some(theirs.clone());
+        Wanted { bytes: both.merged(), modes, when, like, is_made_again: false, copy, is_needed }
     }
 }
 
@@ -300,7 +343,9 @@ impl Wanted {
         if !self.modes.contains(&found.mode) {
             wrong.push(format!("mode: {path}: {:o}, not {:?}", found.mode, self.modes));
         }
-        if found.notes != self.like.notes {
+        let are_same =
+            found.notes.iter().zip(&self.like.notes).all(|(found, like)| found == like || self.is_made_again && found.is_empty());
+        if !are_same {
             wrong.push(format!("attributes: {path}: {found:?}, not {:?}", self.like));
         }
         let is_file = self.like.kind == 8;
