@@ -385,7 +385,8 @@ impl Done {
         let (was, theirs) = (model.base.paths(), model.theirs.paths());
         let mut wrong = Vec::new();
         for (path, thing) in theirs.iter().filter(|(path, thing)| was.get(*path).map(|was| &was.bytes) != Some(&thing.bytes)) {
-            if there.get(path).map(|there| &there.bytes) != Some(&thing.bytes) {
+            let is_there = there.values().any(|there| (there.kind, &there.bytes) == (thing.kind, &thing.bytes));
+            if !is_there {
                 wrong.push(format!("stop: not theirs any more: {path}: {:?}, not {thing:?}", there.get(path)));
             }
         }

@@ -274,8 +274,8 @@ impl Merged {
     /// What there is in the end that is not as this says; empty: all is.
     pub fn compare(&self, sides: &Sides, there: &BTreeMap<String, Thing>, mode: Conflict) -> Vec<String> {
         let (mut wrong, mut met) = (Vec::new(), BTreeSet::new());
-        let mut beside: Vec<(Vec<String>, &Thing, bool)> =
-            self.beside.iter().map(|(key, thing, is_needed)| (self.paths(key, 0), thing, *is_needed)).collect();
+        let mut beside: Vec<(Vec<String>, &Thing, bool, bool)> =
+            self.beside.iter().map(|(key, thing, is_needed)| (self.paths(key, 0), thing, *is_needed, true)).collect();
         let mut copies = Vec::new();
         for (key, label) in &self.at {
             let wanted = sides.wanted(label, !self.free.contains(key));
@@ -296,16 +296,17 @@ impl Merged {
                 copies.push((paths.clone(), copy, wanted.bytes.needs_copy(&found.bytes)));
             }
         }
-        beside.extend(copies.iter().map(|(paths, copy, is_needed)| (paths.clone(), copy, *is_needed)));
+        beside.extend(copies.iter().map(|(paths, copy, is_needed)| (paths.clone(), copy, *is_needed, false)));
         let mut copied: BTreeSet<(u32, Vec<u8>)> = BTreeSet::new();
-        for (paths, thing, is_needed) in beside {
+        for (paths, thing, is_needed, is_file) in beside {
             let is_it = |path: &String| {
                 let is_beside = paths.iter().any(|name| path.strip_prefix(name).is_some_and(|rest| rest.starts_with(BESIDE)));
                 is_beside && (there[path].kind, &there[path].bytes) == (thing.kind, &thing.bytes) && !met.contains(path)
             };
             let found = there.keys().find(|path| is_it(path)).cloned();
             match found {
-                Some(path) if mode == Conflict::Ours => wrong.push(format!("a copy that nobody wants: {path}")),
+                // A file of theirs is not removed for a name; a copy of one is not made.
+                Some(path) if mode == Conflict::Ours && !is_file => wrong.push(format!("a copy that nobody wants: {path}")),
                 // Two names of one file need one copy.
                 None if is_needed && mode == Conflict::Both && !copied.contains(&(thing.kind, thing.bytes.clone())) => {
                     wrong.push(format!("lost: theirs beside {paths:?}, {thing:?}"));
