@@ -209,29 +209,23 @@ impl Options {
 
     /// Refuses options that exclude each other, or lack one that they need.
     fn agree(&self, shown: &str) -> Result<()> {
-        let options = self;
-        let is_cached = options.cache.is_some() || options.own_cache.is_some();
-        if options.cache.is_some() && options.own_cache.is_some() {
-            return Err(Failure::new(format!("--mount '{shown}': cache= given twice; a mount has one cache")));
+        let wrong = |text: String| Err(Failure::new(format!("--mount '{shown}': {text}")));
+        let is_cached = self.cache.is_some() || self.own_cache.is_some();
+        let is_timed = self.actimeo != Actimeo::default();
+        let alone = [("allow_other", self.allow_other), ("sync=none", self.unsynced)];
+        let behind = [("sync=image", self.sync_image), ("sync=journal", self.sync_journal), ("actimeo=", is_timed)];
+        let mut behind = behind.into_iter().chain([("conflict=", self.conflict.is_some())]);
+        if self.cache.is_some() && self.own_cache.is_some() {
+            return wrong("cache= given twice; a mount has one cache".into());
         }
-        for (word, is_given) in [("allow_other", options.allow_other), ("sync=none", options.unsynced)] {
-            if is_cached && is_given {
-                return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));
-            }
+        if let Some((word, _)) = alone.into_iter().find(|(_, is_given)| is_cached && *is_given) {
+            return wrong(format!("{word} cannot be combined with cache="));
         }
-        for (word, is_given) in [("sync=image", options.sync_image), ("sync=journal", options.sync_journal)] {
-            if !is_cached && is_given {
-                return Err(Failure::new(format!("--mount '{shown}': {word} goes with cache=")));
-            }
+        if let Some((word, _)) = behind.find(|(_, is_given)| !is_cached && *is_given) {
+            return wrong(format!("{word} needs cache="));
         }
-        if !is_cached && options.conflict.is_some() {
-            return Err(Failure::new(format!("--mount '{shown}': conflict= goes with cache=")));
-        }
-        if options.journal.is_some() && !options.sync_journal {
-            return Err(Failure::new(format!("--mount '{shown}': journal= goes with sync=journal")));
-        }
-        if !is_cached && options.actimeo != Actimeo::default() {
-            return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));
+        if self.journal.is_some() && !self.sync_journal {
+            return wrong("journal= needs sync=journal".into());
         }
         Ok(())
     }
