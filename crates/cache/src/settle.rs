@@ -105,8 +105,8 @@ impl Cache {
 
     /// Whether a round may yet put what has this path where it belongs below.
     fn may_settle(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
-        let has_name = at == self.tree || self.fs().named(at, &mut [0; 255])?.is_some();
-        Ok(has_name && self.is_touched(cx, (at, name))?)
+        // A file that has lost its name to another one never gets it again; one of which the name is not known was renamed here.
+        Ok(self.fs().names_here(at)? > 0 && self.is_touched(cx, (at, name))?)
     }
 
     /// A name that was not here: `ENOENT`, unless its directory is not listed, and it is below.
