@@ -3,7 +3,7 @@
 # seconds: 120
 # What changes in a directory between two sessions with its cache is seen by the first program of the second one, whatever the
 # cache holds: contents, names that were listed, directories that a session has made, names that came while its last round was
-# under way. So is what is changed while nobody keeps the cache fresh. Method: each session reads all; by another program the
+# under way. Method: each session reads all; by another program the
 # directory is changed in between, at once and in place.
 . "$(dirname "$0")/own.sh"
 low=$PWD/low at=$PWD/at image=$PWD/c.img

@@ -48,7 +48,7 @@ class Kind:
         self.words = {"here": here, "there": there, "change": change, "seen": seen, "after": after}
 
     def do(self, word, i):
-        # In the directory of whoever does it.
+        # In the working directory of the process that does it.
         return eval(self.words[word] or "None", {**globals(), "i": i})
 
 
@@ -94,7 +94,7 @@ def wait(is_so):
 
 
 def inside():
-    """In the session: does what it is told by lines, and says when it has seen a change."""
+    """In the session: obeys lines, and prints when it has seen a change."""
     for line in sys.stdin:
         word, name, number = line.rstrip("\n").split("\t")
         kind, i = KINDS[name], int(number)

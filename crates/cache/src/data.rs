@@ -92,8 +92,8 @@ impl Cache {
         Ok(None)
     }
 
-    /// Another file has taken the place of a file's original: `ESTALE`, unless nobody has it open, and both are files with one
-    /// name.
+    /// Another file has taken the place of a file's original: `ESTALE` if the file is open, or
+    /// one of the two has other names.
     pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
         // Known with none: it was being replaced while it was looked at.
         let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink <= 1;

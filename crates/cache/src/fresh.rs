@@ -189,7 +189,7 @@ impl Cache {
                 return Err(Errno::ESTALE.into());
             }
             pass.round.gone += 1;
-            // Where nobody has it open it becomes the other one in place, so that the name is not missing for a moment.
+            // A file that is not open becomes its successor in place, so that the name is never missing.
             if self.adopt(cx, node, &known, &original).is_ok() {
                 return Ok(());
             }
@@ -253,7 +253,7 @@ impl Cache {
             return Err(Errno::ESTALE.into());
         }
         self.fs().forget();
-        // Of a directory that is newer here that changes nothing: whoever removes its name looks for its successor.
+        // A directory that is newer here stays listed: the caller looks for the successor of the name.
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
         self.remove_name(cx, dir, name, (node, Some(looked)), depth)
     }
@@ -324,15 +324,16 @@ impl Cache {
         result
     }
 
-    /// A file has become what its original is, and those who watch it hear so. `EBUSY` if its contents have changed and are mapped.
+    /// A file becomes what its original is, and programs that watch it are notified. `EBUSY` if its contents have changed and are
+    /// mapped.
     pub(crate) fn follow(&self, cx: &Cx, node: Node, known: &Stamp, original: &Original) -> Result<()> {
         self.fs().restamp(&own(cx), node, &original.change_from(known))?;
         self.tell_followers(cx, node, !known.has_same_contents(&original.stamp));
         Ok(())
     }
 
-    /// Those who watch a file hear that another program has changed its contents, or nothing but its attributes. There is no
-    /// more to be known of how it did so.
+    /// Notifies programs that watch a file: another program has changed its contents, or only its attributes. A comparison shows
+    /// no more than that.
     pub(crate) fn tell_followers(&self, cx: &Cx, node: Node, is_written: bool) {
         let events: &[Event] = if is_written { &[Event::Modify, Event::ClosedWritten] } else { &[Event::Attributes] };
         if self.fs().is_watched() {
@@ -340,7 +341,7 @@ impl Cache {
         }
     }
 
-    /// Those who watch a directory hear that a name has come, or gone with what it led to.
+    /// Notifies programs that watch a directory: a name has come, or gone with the node that it led to.
     pub(crate) fn tell_watchers(&self, cx: &Cx, called: (Node, &[u8]), before: Option<Node>) {
         if self.fs().is_watched() {
             self.fs().follow_name(cx, called, before);

@@ -10,8 +10,8 @@ use engine::lower::Stamp;
 use pm::sys::abi;
 
 impl Cache {
-    /// Before a node is opened. `ESTALE` if its name leads to another file below, or to none: then it is gone here, and whoever
-    /// opens it looks for the name again.
+    /// Before a node is opened. `ESTALE` if its name leads to another file below, or to none: then it is gone here, and the
+    /// caller looks the name up again.
     pub(crate) fn may_open(&self, cx: &Cx, node: Node, flags: u32) -> Result<()> {
         if flags & abi::O_PATH != 0 || !self.fs().is_unsure(cx, node)? {
             return Ok(());
@@ -20,7 +20,7 @@ impl Cache {
             return self.fs().is_sure(cx, node);
         }
         match self.compare_original(cx, node) {
-            // Whoever reads it is told what is wrong, and what is here can be read.
+            // A read reports what is wrong; the bytes that are here can be read.
             Err(error) if error != Error::Posix(Errno::ESTALE) => Ok(()),
             compared => compared,
         }
@@ -53,13 +53,13 @@ impl Cache {
         let handle = self.lower.handle(cx, &self.path(dir, b"")?)?;
         match self.leave(cx, (dir, &handle), name, (node, looked), 0) {
             Ok(()) => {
-                // In a directory that is listed nobody asks for a name that is missing.
+                // A name that is missing in a listed directory is not asked for below.
                 if self.known(dir)?.is_listed() && self.fs().lookup(&own(cx), dir, name).is_err() {
                     let _ = self.ask(cx, dir, name, 0);
                 }
                 Err(Errno::ESTALE.into())
             }
-            // Somebody changes it just now.
+            // Another thread is changing it.
             Err(_) => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
-//! A name that leads to another file below by now leads to it here in one step: whoever looks for it finds the one or the
-//! other, and an open file stays what it was.
+//! A name that leads to another file below by now leads to it here in one step: a look-up finds the one or the other, and an
+//! open file stays what it was.
 //!
-//! The node of the successor is made in the directory of files with several names, where nobody looks for it, and then takes the
-//! name by a rename. Who dies between the two leaves a name there, which the next one removes.
+//! The node of the successor is made in the directory of files with several names, where it is not looked for, and then takes
+//! the name by a rename. A process that dies between the two leaves a name there, which the next call removes.
 
 use crate::fresh::text;
 use crate::lower::{Handle, Original, Target};
@@ -12,7 +12,7 @@ use engine::lower::{Stamp, Whole, Written};
 
 /// What a successor is called until it has its name.
 const ASIDE: &[u8] = b"successor";
-/// How long nobody changes anything at most while a name is given, nanoseconds.
+/// Longest time for which changes wait while a name is given, nanoseconds.
 const CLOSED: u64 = 100_000_000;
 
 impl Cache {
@@ -57,7 +57,7 @@ impl Cache {
         }
     }
 
-    /// Gives the node that is aside its name, while nobody changes anything.
+    /// Gives the node that is aside its name, while changes wait.
     fn take_name(
         &self,
         cx: &Cx,
@@ -70,7 +70,7 @@ impl Cache {
         let take = || -> Result<()> {
             let known = self.known(node)?;
             let is_as_looked = known.stamp == *looked && !known.is_dirty() && fs.lookup(cx, dir, name)? == node;
-            // Somebody else may have made a successor of another file.
+            // Another process may have made a successor of another file.
             if !is_as_looked || self.is_name_newer(cx, dir, name)? || fs.lookup(cx, self.links, ASIDE)? != new {
                 return Err(Errno::ESTALE.into());
             }

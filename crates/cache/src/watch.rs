@@ -138,7 +138,7 @@ impl Cache {
             return Ok(Look::Done);
         }
         let (look, is_here) = self.bring_new(cx, (dir, &handle), name)?;
-        // By us alone, or else whoever wants all names lists it.
+        // Only if no names went meanwhile by another hand; else the next listing asks below.
         if is_here && !self.known(dir)?.is_listed() {
             self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;
         }
@@ -160,7 +160,7 @@ impl Cache {
             return Ok((Look::Done, true));
         }
         // In a directory that becomes newer meanwhile it may have been removed here. One that is newer now stays listed, so
-        // that nobody but the server brings names into it.
+        // that only the server brings names into it.
         let unless = if self.is_newer(dir)? { 0 } else { bits::DIRTY };
         if self.fs().lookup(&own(cx), dir, name).is_ok() {
             return Ok((Look::Done, true));
@@ -188,7 +188,7 @@ impl Cache {
         self.tell_name(cx, dir, name);
         self.tell_watchers(cx, (dir, name), None);
         if self.fs().is_watched() && self.fs().attr(&own(cx), node)?.kind == Kind::Regular {
-            // Whoever waits for a file to be written waits for its close.
+            // A program that waits until a file is written waits for its close.
             self.fs().tell(cx, node, Event::ClosedWritten);
         }
         Ok(())

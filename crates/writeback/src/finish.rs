@@ -236,8 +236,8 @@ impl Work<'_> {
             return Ok(stamp);
         }
         if there.attr.kind == Kind::Directory {
-            // Another program may have changed its names while this round did, which has set its times. Whoever keeps the cache
-            // fresh takes these over when it has seen all events in it, or lists it anew.
+            // Another program may have changed its names while this round did, which has set its times. The server
+            // takes these over when it has seen all events in the directory, or lists it anew.
             stamp.ctime -= 1;
             return Ok(stamp);
         }

@@ -265,7 +265,7 @@ impl Writer {
         let is_early = mutant::is(Mutant::TailBeforeSync);
         let done = work.all(!is_early && (sync || journal.is_some() || outlives));
         self.note_kept(&mut work.kept);
-        // Whoever watches the directory below looks again at what was newer here.
+        // The server looks again at what was newer here.
         self.cache.fs().count_round_over();
         done?;
         self.is_unsure.store(false, Relaxed);

@@ -33,7 +33,7 @@ const UNTOLD: [u64; 11] = [
     0x4750_4653, // GPFS
 ];
 
-/// After so long what waits for a round is looked at again in any case: whoever made that may have died at its end.
+/// After so long what waits for a round is looked at again in any case: the writer may have died at the round's end.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// How long directories are compared before the server looks whether there are events.
@@ -296,7 +296,7 @@ impl Watch {
     }
 }
 
-/// Whether a directory is not at its path below yet, or not any more: then whoever looks at its name finds out.
+/// Whether a directory is not at its path below yet, or not any more, which a look at its name finds.
 fn is_elsewhere(error: Error) -> bool {
     matches!(error, Error::Posix(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ELOOP))
 }

@@ -87,7 +87,7 @@ impl Fs {
         self.restamp_if(cx, node, new, |known, _| known.is_same_file(&new.stamp))
     }
 
-    /// Another file has taken the place of the original, and becomes it: only of a file that nobody has open (`ESTALE`), so
+    /// Another file has taken the place of the original, and becomes it: only of a file that is not open (`ESTALE`), so
     /// that an open file stays the one that was opened. `EBUSY` if it is mapped.
     pub fn restamp_as_another(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
         let cachelet = self.cached(cx, node)?;
