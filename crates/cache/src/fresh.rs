@@ -225,7 +225,9 @@ impl Cache {
         }
         self.fs().mark(&own(cx), dir, 0, bits::NO_XATTRS | bits::XATTRS)?;
         let (stamp, before) = (*known, Some(*known));
-        self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp, before })
+        self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp, before })?;
+        self.tell_followers(cx, dir, false);
+        Ok(())
     }
 
     /// Has a name lead to what has it below instead of the node that it led to; with more than one step it goes first.
@@ -261,7 +263,9 @@ impl Cache {
     /// Removes a name here, with all below it.
     fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, Option<&Stamp>), depth: u32) -> Result<()> {
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
-            return self.remove_entry(cx, dir, name, (node, looked), false);
+            self.remove_entry(cx, dir, name, (node, looked), false)?;
+            self.tell_watchers(cx, (dir, name), Some(node));
+            return Ok(());
         }
         // Not a part of it where the rest has to stay.
         if self.is_name_newer(cx, dir, name)? || self.is_newer(node)? {
@@ -278,7 +282,11 @@ impl Cache {
             }
             match self.remove_entry(cx, dir, name, (node, looked), true) {
                 Err(Error::Posix(Errno::ENOTEMPTY)) => {}
-                result => return result,
+                result => {
+                    result?;
+                    self.tell_watchers(cx, (dir, name), Some(node));
+                    return Ok(());
+                }
             }
         }
         Err(Errno::EBUSY.into())
@@ -319,7 +327,6 @@ impl Cache {
         closed.open();
         if result.is_ok() {
             self.tell_name(cx, dir, name);
-            self.tell_watchers(cx, (dir, name), Some(node));
         }
         result
     }
@@ -328,7 +335,10 @@ impl Cache {
     /// mapped.
     pub(crate) fn follow(&self, cx: &Cx, node: Node, known: &Stamp, original: &Original) -> Result<()> {
         self.fs().restamp(&own(cx), node, &original.change_from(known))?;
-        self.tell_followers(cx, node, !known.has_same_contents(&original.stamp));
+        // A round decides about a file that is newer here. Space may change without a call.
+        if known.ctime != original.stamp.ctime && !self.is_newer(node)? {
+            self.tell_followers(cx, node, !known.has_same_contents(&original.stamp));
+        }
         Ok(())
     }
 
