@@ -169,8 +169,9 @@ impl Cache {
             return Ok((Look::Later, false));
         }
         match self.bring_inner(cx, (dir, handle), name, unless) {
+            // The directory has become newer meanwhile, or there is no such name.
+            Err(Error::Posix(Errno::ENOENT)) if unless != 0 && self.is_newer(dir)? => return Ok((Look::Again, false)),
             Err(Error::Posix(Errno::ENOENT)) => return Ok((Look::Done, true)),
-            Err(Error::Posix(Errno::EAGAIN | Errno::ESTALE)) => return Ok((Look::Again, false)),
             // Of what type it is a listing tells.
             Err(error) if is_of_one(error) => {
                 self.fs().forget();
