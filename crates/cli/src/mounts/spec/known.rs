@@ -78,7 +78,7 @@ const OPTIONS: [Known; 33] = [
     known("sync=journal", HOST, "with a cache: fsync waits for a journal on disk", CACHE_PAGE),
     known("journal=PATH", HOST, "with sync=journal: the journal's file", CACHE_PAGE),
     known("journal=PATH:SIZE", HOST, "the same, of this size (32 MiB)", CACHE_PAGE),
-    known("conflict=both", HOST, "with a cache: a file that another program changed too is kept twice", CACHE_PAGE),
+    known("conflict=both", HOST, "with a cache: a file that another program changed too is kept twice (default)", CACHE_PAGE),
     known("conflict=ours", HOST, "with a cache: the session's file replaces it", CACHE_PAGE),
     known("conflict=stop", HOST, "with a cache: it is left alone, and the session's file stays in the cache", CACHE_PAGE),
     known("sync=none", HOST, "without a cache: fsync and its kin check the descriptor and return; a crash can lose data", ""),
