@@ -153,5 +153,5 @@ done
 timeout 60 "$bypath" run --no-fuse --mount "host:$low:$at,cache=$image" -- bash -c 'cd "$1" && ls -A && cat f0 f1 f2 log' bash "$at" >here 2>err
 same 'the session shows what is there' "$(md5sum <here)" "$(cd low && { ls -A | grep -v '^\.bypath-cache$' && cat f0 f1 f2 log; } | md5sum)"
 "$bypath" check "$image" >said || { cat said && failed=1; }
-echo "$ROUNDS rounds, $(wc -l <lines.log) lines of the log, $(ls low | grep -c bypath-theirs) files kept twice"
+echo "figure: $ROUNDS rounds, $(wc -l <lines.log) lines of the log, $(ls low | grep -c bypath-theirs) files kept twice"
 exit $failed

@@ -296,9 +296,9 @@ class Storm:
         if checked.returncode:
             sys.exit(checked.stdout)
         self.drained.sort()
-        print(f"{kills} kills, {sum(self.counts())} calls; drains: {self.drained[len(self.drained) // 2]:.2f} s, longest {self.drained[-1]:.2f} s")
+        print(f"figure: {kills} kills, {sum(self.counts())} calls; drains: {self.drained[len(self.drained) // 2]:.2f} s, longest {self.drained[-1]:.2f} s")
         if self.others:
-            print(f"{self.others.lines} lines of both sides, {self.others.twice} twice, {self.others.copies} files kept twice")
+            print(f"figure: {self.others.lines} lines of both sides, {self.others.twice} twice, {self.others.copies} files kept twice")
 
 
 if sys.argv[1:2] == ["session"]:

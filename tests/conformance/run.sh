@@ -15,6 +15,7 @@
 #           cached-fuse  the same with bindfs behind it
 #   own
 #       A script that makes what it needs, with $bypath, in an empty working directory on tmpfs. It must end with 0.
+#       A line `figure: …` of it is shown.
 # and, if it wants, `needs: PROGRAM…` (left out, loudly, where one is missing), `seconds: N` (60), `flags: …` (of the C
 # compiler), `size: …` of the image (256M), `mode: …` of its file (600), and `options: …` of `bypath run`.
 # Each way has a mount namespace and a /dev/shm of its own, so that a hostile case disturbs nobody.
@@ -130,6 +131,7 @@ one() {
             return
         fi
         verdict "$name" $way
+        sed -n 's/^figure: /     /p' "$work/out"
         return
     fi
     ways=$(said ways "$source")
