@@ -5,10 +5,10 @@
 # A day with editors on a cached directory, inside the session and outside of it, on the same files: no line of either side is
 # lost, none comes twice into a log, no name is left over, and git's repository is whole. Method: each save adds a line of its own;
 # the other side appends or saves at once, or waits until it sees that; meanwhile both sides append to a log all the time. In the
-# end each line is in the file, or in its copy NAME.bypath-theirs. ROUNDS=n (24), in sessions of 12; SEED=n
+# end each line is in the file, or in its copy NAME.bypath-theirs. ROUNDS=n (40), in sessions of 12; SEED=n
 . "$(dirname "$0")/own.sh"
 [ "$(stat -f -c %T .)" = tmpfs ] || { echo 'skip: not on tmpfs' && exit 0; }
-export ROUNDS=${ROUNDS:-24} SEED=${SEED:-$RANDOM} work
+export ROUNDS=${ROUNDS:-40} SEED=${SEED:-$RANDOM} work
 low=$PWD/low at=$PWD/at image=$PWD/c.img
 mkdir -p low at
 git config --global user.name n && git config --global user.email e@e && git config --global init.defaultBranch main

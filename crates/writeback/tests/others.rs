@@ -1,7 +1,7 @@
 //! Two writers: the session, and another program on the directory below. Nothing of either is lost.
 //!
 //! Method: each operation of a session with each operation of another program, at each point in time: before the session's
-//! operation, between it and the round, before each step of the round, after it; and random ones, more of each. Then
+//! operation, between it and the round, before each step of the round, after it, after a round that was cut off; and random ones, more of each. Then
 //! rounds until all is below, and a look. What is to be there then: `others/oracle.rs`, the table of
 //! `docs/internals/cache-others.md`. A portion; `BYPATH_FIRST=n`: all of operation n. `make cache-others`: all.
 
@@ -47,6 +47,9 @@ fn pairs(name: &str, mode: Conflict, points: &[Point], (portion, steps): (usize,
             }
             let mut at = 1;
             while steps && at < STEPS && explorer.case(&model, &ours, &theirs, Point::Step(at)) {
+                if (index + other + at) % 3 == 0 {
+                    explorer.case(&model, &ours, &theirs, Point::Cut(at));
+                }
                 at += 1;
             }
         }
@@ -96,7 +99,7 @@ fn random_with_others() {
             0 => Point::First,
             1 | 2 => Point::Amid,
             3 => Point::Between,
-            4 if theirs.len() == 1 => Point::Step(1 + below(20)),
+            4 if theirs.len() == 1 => [Point::Step, Point::Cut][below(2)](1 + below(20)),
             _ => Point::After,
         };
         if let Some(model) = Model::of(&explorer.twins(), &ours, &theirs) {

@@ -28,6 +28,8 @@ pub enum Point {
     Between,
     /// Before this step of the round.
     Step(usize),
+    /// After a round that was cut off at this step.
+    Cut(usize),
     /// After the round.
     After,
 }
@@ -288,6 +290,11 @@ impl Done {
                 let done = bench.writer.lock().unwrap().round_with(false, &mut hook);
                 self.rounds.extend(done.err().map(|failure| format!("round: in its midst: {failure}")));
             }
+            Point::Cut(at) => {
+                self.ours(bench, run, ours);
+                bench.cut(at);
+                self.theirs(bench, run, theirs);
+            }
             Point::After => {
                 self.ours(bench, run, ours);
                 self.round(bench);
@@ -360,7 +367,7 @@ impl Done {
                     ways.push(model.loosely(there));
                 }
                 match point {
-                    Point::Step(_) => {
+                    Point::Step(_) | Point::Cut(_) => {
                         ways.push(exactly(&model.ours_theirs, there));
                         if UNLOCKED.contains(&&self.step[..]) {
                             let kept = there.iter().filter(|(path, _)| !path.contains(BESIDE));
