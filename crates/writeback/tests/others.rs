@@ -1,9 +1,9 @@
 //! Two writers: the session, and another program on the directory below. Nothing of either is lost.
 //!
 //! Method: each operation of a session with each operation of another program, at each point in time: before the session's
-//! operation, between it and the round, before each step of the round, after it, after a round that was cut off; and random ones, more of each. Then
-//! rounds until all is below, and a look. What is to be there then: `others/oracle.rs`, the table of
-//! `docs/internals/cache-others.md`. A portion; `BYPATH_FIRST=n`: all of operation n. `make cache-others`: all.
+//! operation, between it and the round, before each step of the round, after it, after a round that was cut off; and random
+//! ones, more of each. Then rounds until all is below, and a look. What is to be there then: `others/oracle.rs`, the table
+//! of `docs/internals/cache-others.md`. A portion; `BYPATH_FIRST=n`: all of operation n. `make cache-others`: all.
 
 mod bench;
 #[path = "others/mod.rs"]
