@@ -39,11 +39,16 @@ run '' cat "$at/f" >got 2>err
 same 'stop: by the cache' "$(cat got err)" theirs-and-longer
 "$bypath" check "$image" >/dev/null || fail 'check'
 
-# A part that refuses for good: the rest is written, fsync says so each time, and what is skipped is out of the way.
+# A part that refuses for good: the rest is written, and fsync of that succeeds; that of the part fails, and what is skipped
+# is out of the way.
 rm -rf low c.img && mkdir -p low/part && echo old >low/part/f && mount --bind low/part low/part && mount -o remount,bind,ro low/part
 run '' bash -c 'cd "$1"; echo new >part/f; echo made >part/made; echo fine >g
-sync g 2>/dev/null && echo "the first fsync said that all is well"; sync g 2>/dev/null && echo "the second one did"; cat "$2/g" part/f' bash "$at" "$low" >got 2>err
-same 'refused' "$(cat got)" $'fine\nnew'
+sync g && echo synced; sync part/f 2>/dev/null || echo refused; sync -f g 2>/dev/null || echo "not all"; cat "$2/g" part/f' bash "$at" "$low" >got 2>err
+same 'refused' "$(cat got)" $'synced\nrefused\nnot all\nfine\nnew'
+for what in 'part/f: read-only file system' 'part/made: ' 'bypath cache skip'; do grep -q "$what" err || fail "refused: not said: $what: $(cat err)"; done
+"$bypath" cache status "$image" | grep -q '    part/f: read-only file system; ' || fail "refused: status: $("$bypath" cache status "$image")"
+"$bypath" cache drain "$image" 2>err && fail 'refused: drained all the same'
+grep -q 'part/f: read-only' err || fail "refused: drain: $(cat err)"
 grep -q 'bypath cache drain' err || fail "refused: what to do is not said: $(cat err)"
 "$bypath" cache skip "$image" part/f >/dev/null && "$bypath" cache skip "$image" part/made >/dev/null || fail 'refused: skip'
 "$bypath" cache drain "$image" || fail 'refused: drain after skip'

@@ -137,12 +137,15 @@ impl Backend for Cache {
         self.fs().seek(cx, node, offset, data)
     }
 
-    fn sync(&self, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
-        self.make_durable()
+    fn sync(&self, cx: &Cx, node: Option<Node>, _: bool) -> Result<()> {
+        self.make_durable(cx, node)
     }
 
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        self.set(cx, node, change)
+        match change.size {
+            Some(size) => self.with_rights(cx, node, size, || self.set(cx, node, change)),
+            None => self.set(cx, node, change),
+        }
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {

@@ -79,7 +79,8 @@ impl Cache {
                 // original lies elsewhere until then.
                 Err(Error::Posix(errno @ (Errno::ENOSPC | Errno::ESTALE))) if waited < ROUNDS => {
                     waited += 1;
-                    if self.fs().want_round().is_err() {
+                    // A round that fails for other files may have given back room all the same.
+                    if self.fs().ask_round().is_err() {
                         return result;
                     }
                     if errno == Errno::ENOSPC {
@@ -271,7 +272,8 @@ impl Cache {
         from: &[UserSlice],
         is_stored: bool,
     ) -> Result<(usize, u64)> {
-        let (done, end) = self.put_once(cx, node, offset, from, is_stored)?;
+        let once = || self.put_once(cx, node, offset, from, is_stored);
+        let (done, end) = self.with_rights(cx, node, offset.unwrap_or(u64::MAX), once)?;
         let [one] = from else { return Ok((done, end)) };
         if done == 0 || done >= one.len {
             return Ok((done, end));
@@ -387,12 +389,13 @@ impl Cache {
         })
     }
 
-    /// Waits until what was changed is below, if that was promised.
-    pub(crate) fn make_durable(&self) -> Result<()> {
-        match self.changes {
-            Changes::Backend => self.fs().want_round(),
-            Changes::Journal => self.fs().want_durable(),
-            Changes::Image | Changes::Refused => Ok(()),
-        }
+    /// Waits until what was changed is below, if that was promised: of this node, or all of it.
+    pub(crate) fn make_durable(&self, cx: &Cx, node: Option<Node>) -> Result<()> {
+        let answer = match self.changes {
+            Changes::Backend => self.fs().ask_round()?,
+            Changes::Journal => self.fs().ask_durable()?,
+            Changes::Image | Changes::Refused => return Ok(()),
+        };
+        self.outcome(cx, node, answer)
     }
 }

@@ -97,6 +97,8 @@ impl Cache {
     pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
         // Known with none: it was being replaced while it was looked at.
         let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink <= 1;
+        // Those that are here would be taken for those of the other file.
+        let is_simple = is_simple && known.state & bits::XATTRS == 0 && self.fs().names_here(node)? <= 1;
         // A name that has moved here leads to something else below until the next round.
         let mut name = [0; 255];
         let is_moving = match self.fs().named(node, &mut name)? {

@@ -30,6 +30,7 @@ mod backend;
 mod change;
 mod data;
 mod evict;
+pub mod failures;
 pub mod fresh;
 mod list;
 mod locks;

@@ -7,10 +7,14 @@
 use crate::data::Brought;
 use crate::{Cache, Changes, own};
 use base::{Cx, Errno, Error, Node, Result};
-use engine::lower::bits;
+use engine::lower::{Answer, bits};
 
 /// How often something is asked again.
 const ATTEMPTS: u32 = 16;
+/// Rounds that may fail meanwhile.
+const FAILED_MAX: u32 = 2;
+/// Bytes of a block of the image.
+const BLOCK: u64 = 4096;
 /// Most names of a path: one letter each, and what divides them.
 const NAMES_MAX: usize = base::PATH_MAX / 2;
 
@@ -79,13 +83,18 @@ impl Cache {
 
     /// Asks below for what has this path, once it is where it belongs there.
     pub(crate) fn settled<T>(&self, cx: &Cx, way: (Node, &[u8]), mut ask: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut result = Err(Errno::ESTALE.into());
+        let (mut result, mut waited, mut failed) = (Err(Errno::ESTALE.into()), false, 0);
         for _ in 0..ATTEMPTS {
             let rounds = self.fs().news().rounds;
             let (mut before, is_elsewhere) = self.moves(cx, way)?;
             if is_elsewhere {
-                self.fs().want_round()?;
-                before = self.moves(cx, way)?.0;
+                let answer = self.fs().ask_round()?;
+                let (moves, is_still) = self.moves(cx, way)?;
+                // It is one of those that could not be moved below; the failure of any other is no concern.
+                if let (Answer::Failed(errno), true) = (answer, is_still) {
+                    return Err(errno.into());
+                }
+                before = moves;
             }
             result = ask();
             match result {
@@ -95,7 +104,17 @@ impl Cache {
                         return result;
                     }
                 }
-                Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => self.fs().want_round()?,
+                Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => {
+                    failed += u32::from(self.fs().ask_round()? != Answer::Done);
+                    if failed > FAILED_MAX {
+                        return result;
+                    }
+                }
+                Err(Error::Posix(Errno::EACCES | Errno::EPERM)) if !waited && self.are_rights_newer(cx, way.0)? => {
+                    // The rights below are those of before until a round has set them.
+                    waited = true;
+                    let _ = self.fs().ask_round()?;
+                }
                 _ if self.has_not_moved(cx, before, way)? => return result,
                 _ => {}
             }
@@ -107,6 +126,36 @@ impl Cache {
     fn may_settle(&self, cx: &Cx, (at, name): (Node, &[u8])) -> Result<bool> {
         // A file that has lost its name to another one never gets it again; one of which the name is not known was renamed here.
         Ok(self.fs().names_here(at)? > 0 && self.is_touched(cx, (at, name))?)
+    }
+
+    /// Whether attributes of a node, or of a directory on the way to it, may be newer here than below.
+    fn are_rights_newer(&self, _: &Cx, at: Node) -> Result<bool> {
+        let (mut at, mut text) = (at, [0; 255]);
+        for _ in 0..NAMES_MAX {
+            if self.changes == Changes::Refused {
+                return Ok(false);
+            }
+            if self.is_newer(at)? {
+                return Ok(true);
+            }
+            let named = if at == self.tree { None } else { self.fs().named(at, &mut text)? };
+            let Some((dir, _)) = named else { return Ok(false) };
+            at = dir;
+        }
+        Ok(false)
+    }
+
+    /// A change of bytes from `at` on, for which a part of a block may have to be fetched. The process may be refused that
+    /// below while the rights there are older than here: then it is fetched once a round has set them, and the change is
+    /// made again.
+    pub(crate) fn with_rights<T>(&self, cx: &Cx, node: Node, at: u64, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        let changed = change();
+        let Err(Error::Posix(Errno::EACCES | Errno::EPERM)) = changed else { return changed };
+        let border = at.min(self.fs().attr(&own(cx), node)?.size) & !(BLOCK - 1);
+        match self.bring_settled(cx, node, border, BLOCK) {
+            Ok(Brought::All) => change(),
+            _ => changed,
+        }
     }
 
     /// A name that was not here: `ENOENT`, unless its directory is not listed, and it is below.

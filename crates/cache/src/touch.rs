@@ -11,7 +11,7 @@
 //! touched/ROUND/wNODE       a round has begun to write the file of the node below; the stamp's number: one more than the
 //!                           offset at which it appends there, or 0
 //! touched/ROUND/vNODE       a round has written the file of the node below and the node has gone here since: as which stamp
-//! touched/ROUND/dNODE       of an image of an older version: byte k as of kNODE, and all attributes
+//! touched/ROUND/dNODE       all attributes; byte k as of kNODE (older versions noted contents so)
 //! mapped/NODE               a program may store into it by a mapping
 //! ```
 //! ROUND, DIR and NODE are numbers of 16 hexadecimal digits. `n…`, `NAME`, `m…`, `w…` and `v…` are empty nodes whose lower

@@ -37,8 +37,11 @@ impl Cache {
 
     /// See `Backend::get_xattr`.
     pub(crate) fn get(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        if self.fs().is_marked(node, bits::NO_XATTRS | bits::XATTRS)? {
+        if self.fs().is_marked(node, bits::XATTRS)? {
             return self.fs().get_xattr(cx, node, name, out);
+        }
+        if self.fs().is_marked(node, bits::NO_XATTRS)? {
+            return self.none(cx, node, name, out);
         }
         match self.settled(cx, (node, b""), || self.attributed(cx, node))? {
             Some(handle) => {
@@ -47,8 +50,16 @@ impl Cache {
                 let text = CStr::from_bytes_until_nul(&text).map_err(|_| Errno::ERANGE)?;
                 handle.get_xattr(cx, text, out)
             }
-            // Which names there may be the engine knows.
-            None => self.fs().get_xattr(cx, node, name, out),
+            None if self.fs().is_marked(node, bits::XATTRS)? => self.fs().get_xattr(cx, node, name, out),
+            None => self.none(cx, node, name, out),
+        }
+    }
+
+    /// Which names there may be the engine knows. Values that it has are of before another program has removed them.
+    fn none(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        match self.fs().get_xattr(cx, node, name, out) {
+            Ok(_) | Err(Error::Posix(Errno::ERANGE)) => Err(Errno::ENODATA.into()),
+            error => error,
         }
     }
 
@@ -72,10 +83,25 @@ impl Cache {
         if self.known_if(node)?.is_none_or(|known| known.state & bits::XATTRS != 0) {
             return Ok(());
         }
-        if let Some(handle) = self.attributed(cx, node)? {
+        let handle = self.attributed(cx, node)?;
+        self.remove_attributes(cx, node)?;
+        if let Some(handle) = handle {
             self.copy_attributes(cx, node, &handle)?;
         }
         self.fs().mark(&own(cx), node, bits::XATTRS, 0)
+    }
+
+    /// Those that are here are of before another program has changed them below.
+    fn remove_attributes(&self, cx: &Cx, node: Node) -> Result<()> {
+        let mut names = [0u8; 8192];
+        let len = self.fs().list_xattr(&own(cx), node, UserSlice::from_mut(&mut names))?;
+        for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            match self.fs().remove_xattr(&own(cx), node, name) {
+                Err(Error::Posix(Errno::ENODATA)) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn copy_attributes(&self, cx: &Cx, node: Node, handle: &Handle) -> Result<()> {

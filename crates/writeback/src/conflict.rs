@@ -15,7 +15,7 @@
 //! first byte, and the file counts as ours from then on.
 
 use crate::below::{Dir, File, There, join};
-use crate::plan::{Spot, Target, image, node};
+use crate::plan::{Spot, Target, if_there, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::mutant::{self, Mutant};
@@ -130,6 +130,7 @@ impl Work<'_> {
 
     /// A round is about to write a file: `appends_at` says where below it appends.
     pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>) -> Result<()> {
+        self.plan.begun.insert(id, appends_at);
         let Some(round) = self.plan.rounds.last() else { return Ok(()) };
         let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
         let stamp = Stamp { size: id, number: appends_at.map_or(0, |at| at + 1), ..Stamp::default() };
@@ -143,10 +144,11 @@ impl Work<'_> {
         self.cache.note_attributes(&self.cx, log, at, set).map_err(image)
     }
 
-    /// Whether writing these runs would take bytes away that another program has written: some that are there differ.
-    pub fn overlaps(&self, id: u64, file: &File, runs: &[(u64, u64)], size: u64, is_cut: bool) -> Result<bool> {
-        let there = file.size()?;
-        if is_cut && there > size {
+    /// Whether writing these runs would take bytes away that another program has written: some that are there differ. `is_cut`:
+    /// the size was set; if it was there too, both have changed the same.
+    pub fn overlaps(&self, id: u64, file: &File, runs: &[(u64, u64)], (size, is_cut): (u64, bool)) -> Result<bool> {
+        let (there, known) = (file.size()?, if_there(self.cache.known_if(node(id)))?.flatten());
+        if is_cut && (there > size || known.is_some_and(|known| known.stamp.size != there)) {
             return Ok(true);
         }
         let (mut ours, mut theirs) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);

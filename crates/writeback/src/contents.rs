@@ -3,6 +3,7 @@
 
 use crate::attributes::Changed;
 use crate::below::{Dir, File, PIECE, join};
+use crate::outcome::Of;
 use crate::plan::{Noted, if_there, image, node};
 use crate::{Conflict, Failure, Result, Work};
 use base::{Error, Kind, Node};
@@ -18,12 +19,12 @@ impl Work<'_> {
         self.find_names()?;
         let nodes: Vec<(u64, Noted)> = self.plan.nodes.iter().map(|(id, noted)| (*id, noted.clone())).collect();
         for (id, noted) in nodes {
-            let done = match self.retried(|work| work.contents_of(id, &noted)) {
+            let done = match self.with_room(|work| work.retried(|work| work.contents_of(id, &noted))) {
                 Err(failure) if failure.errno == Errno::ESTALE && self.is_gone(node(id))? => Ok(()),
                 done => done,
             };
             self.progress.done();
-            self.or_cut(done)?;
+            self.settle(Of::Node(id), done)?;
         }
         Ok(())
     }
@@ -46,12 +47,10 @@ impl Work<'_> {
             return self.set_attributes((&root, b"."), node(id), &Changed::by(noted)).map(drop);
         }
         let Some(found) = self.find(id, file)? else {
-            // Without a name in the tree: only programs that have it open see it.
-            let has_name = noted.spot.is_some() || self.plan.targets.contains_key(&id);
-            return if has_name { Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) } else { Ok(()) };
+            return self.make_again(id, noted, &attr);
         };
         let at = (&found.dir, &found.name[..]);
-        let Some(there) = found.dir.stat(&found.name)? else { return Err(Failure::new(self.shown(noted, id), Errno::ESTALE)) };
+        let Some(there) = found.dir.stat(&found.name)? else { return Err(Failure::new(&found.name, Errno::ESTALE)) };
         let mut changed = Changed { there: Some(there), ..Changed::by(noted) };
         let has_contents = attr.kind == Kind::Regular && noted.has_contents();
         if attr.kind == Kind::Regular && !has_contents {
@@ -64,18 +63,24 @@ impl Work<'_> {
                 changed.set = changed.set.with(Set::MODE);
             }
             changed.has_contents = true;
-            changed.is_merged = self.write_contents(id, at, noted)?;
         } else if attr.kind == Kind::Regular && changed.set.has(Set::MTIME) && !self.plan.begun.contains_key(&id) {
             self.note_begun(id, None)?;
         }
+        let wrote = if has_contents { Some(self.write_contents(id, at, noted)?) } else { None };
         self.before("attributes")?;
+        // Another program may have been there since.
+        let Some(there) = found.dir.stat(&found.name)?.filter(|there| there.id == file) else {
+            return Err(Failure::new(&found.name, Errno::ENOENT));
+        };
+        if let Some((is_merged, wrote)) = wrote {
+            let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote || self.below.names().is_some();
+            changed.is_merged = is_merged || !is_as_written;
+        }
         self.set_attributes(at, node(id), &changed)?;
         if changed.is_merged {
             self.merged.insert(id);
-        } else if (has_contents || changed.set.has(Set::MTIME))
-            && let Some(there) = found.dir.stat(&found.name)?
-        {
-            self.written.insert(id, (there.stamp.size, there.stamp.mtime));
+        } else if let Some(there) = found.dir.stat(&found.name)? {
+            self.written.insert(id, (there.stamp.size, there.stamp.mtime, there.stamp.ctime));
         }
         Ok(())
     }
@@ -89,11 +94,16 @@ impl Work<'_> {
     }
 
     /// Writes the bytes of a file that were written here; whether another program has changed it too, so that it is not below as
-    /// it is here.
-    fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<bool> {
+    /// it is here, and its size and time of change after that.
+    fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<(bool, (u64, i64))> {
         let begun = self.plan.begun.get(&id).copied();
         self.before("begin")?;
+        self.before("contents")?;
         let file = dir.open_file(name)?;
+        if self.plan.ids.get(&id).is_some_and(|(_, number)| file.is_numbered(*number) == Ok(false)) {
+            // Another program has put that there just now.
+            return Err(Failure::new(name, Errno::ENOENT));
+        }
         let known = if_there(self.cache.known_if(node(id)))?.flatten();
         let there = file.looked()?;
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
@@ -102,7 +112,7 @@ impl Work<'_> {
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
-        if is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, size, is_cut)? {
+        if is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))? {
             if self.conflict == Conflict::Stop {
                 return Err(Failure::new(join(&dir.path, name), Errno::ESTALE));
             }
@@ -111,7 +121,6 @@ impl Work<'_> {
         if begun.is_none() && !noted.is_new {
             self.note_begun(id, tail.map(|_| there.0))?;
         }
-        self.before("contents")?;
         // Whoever maps it may have stored into any byte, or into none.
         let is_compared = noted.from.is_some() && !noted.is_new;
         self.write_runs((&file, is_compared), node(id), &runs, size)?;
@@ -123,12 +132,12 @@ impl Work<'_> {
             // It ends with a hole.
             file.set_size(size)?;
         }
-        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok(is_theirs) };
+        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok((is_theirs, file.looked()?)) };
         let is_moved = match begun.flatten() {
             Some(at) => self.resume_appending(&file, id, (tail, size), at)?,
             None => self.append_from(&file, id, (tail, size), tail)?,
         };
-        Ok(is_theirs || is_moved)
+        Ok((is_theirs || is_moved, file.looked()?))
     }
 
     /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.
@@ -169,11 +178,6 @@ impl Work<'_> {
         }
         self.append_from(file, id, (from + done, to), from + done)?;
         Ok(true)
-    }
-
-    /// A name for people.
-    fn shown(&self, noted: &Noted, id: u64) -> Vec<u8> {
-        noted.spot.as_ref().map_or_else(|| format!("file {id:x}").into_bytes(), |(_, name)| name.clone())
     }
 
     /// All bytes of a node, into a new file; whether it is still here.

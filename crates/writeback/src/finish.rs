@@ -1,15 +1,15 @@
-//! The end of a round: what has no name any more goes, times of directories, stamps; then the notes go.
+//! The end of a round: times of directories, stamps; then the notes go.
 
-use crate::below::{Dir, There, parked_id};
+use crate::below::{Dir, There};
 use crate::journal::Journal;
+use crate::outcome::Of;
 use crate::place::Found;
-use crate::plan::{Spot, if_there, image, names_in, node};
+use crate::plan::{if_there, image, names_in, node};
 use crate::{Failure, Id, Result, Work};
 use base::{Error, Kind, Node};
 use cache::touch::{Label, OF_NODES, Set, size_as_blocks};
-use engine::lower::{Stamp, Written};
+use engine::lower::{Stamp, Written, bits};
 use pm::Errno;
-use rustix::fs::RenameFlags;
 use std::collections::BTreeSet;
 
 /// Stamps set while the gate is closed once.
@@ -17,8 +17,6 @@ const BATCH: usize = 256;
 /// How long it is closed then, nanoseconds, and attempts.
 const CLOSED: u64 = 500_000_000;
 const ATTEMPTS: u32 = 200;
-/// Most levels of directories that are removed.
-const DEPTH_MAX: u32 = 5_000;
 
 /// A node that was written.
 struct Stamped {
@@ -28,136 +26,25 @@ struct Stamped {
 }
 
 impl Work<'_> {
-    /// Removes what is left in the park, and the park. What is in a directory before that: if it is not removed, it goes back
-    /// there.
-    pub fn remove(&mut self) -> Result<()> {
-        let Some(park) = self.below.park_if()? else { return Ok(()) };
-        let mut names = park.names()?;
-        names.sort_by_cached_key(|name| std::cmp::Reverse(parked_id(name).map_or(usize::MAX, |file| self.depth_then(file))));
-        for name in names {
-            let removed = self.remove_parked(&park, &name);
-            self.or_cut(removed)?;
-        }
-        self.places.clear();
-        self.before("unpark")?;
-        match self.below.top()?.remove(self.below.park_name(), true) {
-            // Something in it is somebody else's: it stays to be seen.
-            Err(failure) if failure.errno == Errno::ENOTEMPTY => Ok(()),
-            result => result,
-        }
-    }
-
-    fn remove_parked(&mut self, park: &Dir, name: &[u8]) -> Result<()> {
-        let Some(there) = park.stat(name)? else { return Ok(()) };
-        let file = there.id;
-        if name.starts_with(b"new-") {
-            // Gone here before it had its name.
-            self.before("remove")?;
-            return park.remove(name, there.attr.kind == Kind::Directory);
-        }
-        if parked_id(name) != Some(file) || !self.plan.ours.contains(&file) {
-            return Ok(());
-        }
-        let is_directory = there.attr.kind == Kind::Directory;
-        if self.plan.wanted.contains(&file) {
-            if is_directory || !self.stands(file)? {
-                // It could not be moved.
-                return Err(Failure::new(name, Errno::EBUSY));
-            }
-            // One of several names, and none of those that it has now.
-            self.before("remove")?;
-            return park.remove(name, false);
-        }
-        self.remove_ours(park, name, file, is_directory, 0)
-    }
-
-    /// Whether a file stands at all names that it is to have.
-    fn stands(&mut self, file: Id) -> Result<bool> {
-        let nodes = self.plan.targets.iter().filter(|(node, _)| self.plan.ids.get(*node) == Some(&file));
-        let names: Vec<Spot> = nodes.flat_map(|(_, names)| names.clone()).collect();
-        for (dir, name) in &names {
-            let Some(dir) = self.open(*dir)? else { return Ok(false) };
-            if !dir.has(name, file)? {
-                return Ok(false);
-            }
-        }
-        Ok(!names.is_empty())
-    }
-
-    /// Removes a file or directory of ours. A directory with something of somebody else's in it goes to the top of the
-    /// directory below instead.
-    fn remove_ours(&mut self, dir: &Dir, name: &[u8], file: Id, is_directory: bool, depth: u32) -> Result<()> {
-        if is_directory {
-            if depth > DEPTH_MAX {
-                return Err(Failure::new(name, Errno::ELOOP));
-            }
-            let inner = dir.dir(name)?;
-            for entry in inner.names()? {
-                let Some(there) = inner.stat(&entry)? else { continue };
-                let id = there.id;
-                if self.plan.ours.contains(&id) && !self.plan.wanted.contains(&id) {
-                    self.remove_ours(&inner, &entry, id, there.attr.kind == Kind::Directory, depth + 1)?;
-                }
-            }
-        }
-        if !is_directory
-            && let Some(there) = dir.stat(name)?
-            && self.is_theirs(&there)
-            // By another name it stays.
-            && there.stamp.nlink <= 1
-        {
-            return if depth == 0 { self.put_back(dir, name, file) } else { Ok(()) };
-        }
-        self.before("remove")?;
-        match dir.remove(name, is_directory) {
-            Err(failure) if failure.errno == Errno::ENOTEMPTY && depth == 0 => self.put_back(dir, name, file),
-            Err(failure) if failure.errno == Errno::ENOTEMPTY => Ok(()),
-            result => result,
-        }
-    }
-
-    /// What was to be removed and holds changes of another program goes back to its directory: beside what is there now, or
-    /// by its own name if the directory is on its way out too and stays for that.
-    fn put_back(&mut self, park: &Dir, name: &[u8], file: Id) -> Result<()> {
-        let Some((mut dir, last)) = self.stood_at(file) else { return Err(Failure::new(name, Errno::EBUSY)) };
-        for _ in 0..DEPTH_MAX {
-            if let Some(at) = self.open(dir)? {
-                let is_parked = at.path.starts_with(self.below.park_name());
-                if is_parked && at.stat(&last)?.is_none() {
-                    return park.rename(name, &at, &last, RenameFlags::NOREPLACE);
-                }
-                return self.set_aside_from((park, name), &at, &last);
-            }
-            let above = self.plan.ids.get(&dir).and_then(|file| self.stood_at(*file));
-            dir = above.map_or(self.plan.root, |(above, _)| above);
-        }
-        Err(Failure::new(name, Errno::ELOOP))
-    }
-
-    /// Where a file was when it was touched first.
-    pub fn stood_at(&self, file: Id) -> Option<Spot> {
-        self.plan.was.get(&file).and_then(|spots| spots.first()).cloned()
-    }
-
-    /// Levels above a file then.
-    fn depth_then(&self, file: Id) -> usize {
-        let (mut at, mut depth) = (self.stood_at(file), 0);
-        while let Some((dir, _)) = at.filter(|_| depth < DEPTH_MAX as usize) {
-            depth += 1;
-            at = self.plan.ids.get(&dir).and_then(|file| self.stood_at(*file));
-        }
-        depth
-    }
-
     /// Times of directories whose names have changed below, as they are here.
     pub fn times(&mut self) -> Result<()> {
+        for id in std::mem::take(&mut self.made_again) {
+            let set = self.attributes_of(id);
+            self.settle(Of::Node(id), set)?;
+        }
         let mut dirs: BTreeSet<u64> = self.plan.touched.clone();
         dirs.insert(self.plan.root);
         for id in dirs {
             let done = self.times_of(id);
-            self.or_cut(done)?;
+            self.settle(Of::Node(id), done)?;
         }
         Ok(())
+    }
+
+    fn attributes_of(&mut self, id: u64) -> Result<()> {
+        let Some(dir) = self.open(id)? else { return Ok(()) };
+        self.before("attributes")?;
+        self.set_all_attributes(&dir, b".", node(id)).map(drop)
     }
 
     fn times_of(&mut self, id: u64) -> Result<()> {
@@ -182,11 +69,7 @@ impl Work<'_> {
 
     /// Notes what has become of everything below, and frees the notes of this round.
     pub fn finish(&mut self) -> Result<()> {
-        let stamped = self.stamps()?;
-        for batch in stamped.chunks(BATCH) {
-            self.before("stamps")?;
-            self.closed(|work| work.stamp(batch))?;
-        }
+        self.note_stamps()?;
         self.forget_mapped()?;
         // Until here all of it would be done again, and found done.
         for round in self.plan.rounds.clone() {
@@ -197,8 +80,19 @@ impl Work<'_> {
         self.cache.fs().count_written(self.bytes).map_err(image)?;
         self.before("notes")?;
         self.remove_notes()?;
+        self.forget_removed()?;
         self.look_again();
         self.below.end()
+    }
+
+    /// Notes what has become of what was written.
+    pub fn note_stamps(&mut self) -> Result<()> {
+        let stamped = self.stamps()?;
+        for batch in stamped.chunks(BATCH) {
+            self.before("stamps")?;
+            self.closed(|work| work.stamp(batch))?;
+        }
+        Ok(())
     }
 
     /// What everything that was touched is like below now.
@@ -212,7 +106,7 @@ impl Work<'_> {
         }
         let mut all = Vec::new();
         for id in ids {
-            let Some(file) = self.plan.ids.get(&id).copied() else { continue };
+            let Some(file) = self.plan.ids.get(&id).copied().filter(|_| !self.outcomes.keeps(id)) else { continue };
             if let Some((dir, name)) = self.stands_at(id, file)?
                 && let Some(there) = dir.stat(&name)?
                 && there.id == file
@@ -221,9 +115,19 @@ impl Work<'_> {
                 let name = spot.map(|(dir, name)| (node(*dir), name.clone()));
                 let stamp = self.stamp_of(id, &there)?;
                 all.push(Stamped { node: node(id), stamp, name });
+            } else if let Some(stamp) = self.stamp_of_missing(id)? {
+                all.push(Stamped { node: node(id), stamp, name: None });
             }
         }
         Ok(all)
+    }
+
+    /// Another program has moved or replaced a file since it was written: what is at its name is looked at again.
+    fn stamp_of_missing(&mut self, id: u64) -> Result<Option<Stamp>> {
+        let is_named = if_there(self.cache.fs().named(node(id), &mut [0; 255]))?.flatten().is_some();
+        let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten().filter(|_| is_named) else { return Ok(None) };
+        self.again.insert(id);
+        Ok(Some(Stamp { mtime: known.stamp.mtime - 1, ctime: known.stamp.ctime - 1, ..known.stamp }))
     }
 
     /// What is noted of a file that is there. If another program has changed it, it is noted as it has never been, so that it is
@@ -247,13 +151,17 @@ impl Work<'_> {
         ) else {
             return Ok(stamp);
         };
-        let expected = self.written.get(&id).copied().unwrap_or((known.stamp.size, known.stamp.mtime));
-        let is_made = self.plan.made.contains(&id) || self.plan.noted_made.contains(&id);
+        let (size, mtime, ctime) = self.written.get(&id).copied().unwrap_or((known.stamp.size, known.stamp.mtime, 0));
+        let is_sure = !self.plan.noted_made.contains(&id) || self.written.contains_key(&id);
         let is_as_here = (there.attr.mode, there.attr.uid, there.attr.gid) == (here.mode, here.uid, here.gid);
-        if self.merged.contains(&id) || !is_made && (stamp.size, stamp.mtime) != expected {
+        // The rename of a file changes its time of status too.
+        let known_extended = known.state & (bits::XATTRS | bits::NO_XATTRS) != 0;
+        let is_as_written = stamp.ctime == if ctime == 0 { known.stamp.ctime } else { ctime };
+        let is_in_doubt = self.merged.contains(&id) || self.plan.cut_off.contains(&id);
+        if is_in_doubt || is_sure && (stamp.size, stamp.mtime) != (size, mtime) {
             stamp.mtime -= 1;
             self.again.insert(id);
-        } else if !is_as_here {
+        } else if !is_as_here || known_extended && !is_as_written && !self.plan.made.contains(&id) {
             stamp.ctime -= 1;
             self.again.insert(id);
         }
@@ -262,7 +170,7 @@ impl Work<'_> {
 
     /// Files and directories that another program has changed too are shown as they are below from now on. What fails is
     /// looked at again by the server.
-    fn look_again(&mut self) {
+    pub fn look_again(&mut self) {
         for id in std::mem::take(&mut self.again) {
             let spot = self.plan.dirs.get(&id).or(self.plan.targets.get(&id).and_then(|spots| spots.first()));
             let spot = spot.or(self.plan.nodes.get(&id).and_then(|noted| noted.spot.as_ref())).cloned();
@@ -285,7 +193,7 @@ impl Work<'_> {
     }
 
     /// Does something with the gate closed.
-    fn closed(&mut self, mut act: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    pub fn closed(&mut self, mut act: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let _alone = self.journal.map(Journal::hold);
             let Some(closed) = self.cache.fs().close_changes(CLOSED).map_err(image)? else {
@@ -302,7 +210,7 @@ impl Work<'_> {
     }
 
     /// Logs of what was noted since this round began: cuts have begun new ones.
-    fn logs_since(&self) -> Result<Vec<Node>> {
+    pub fn logs_since(&self) -> Result<Vec<Node>> {
         let (mut logs, touched) = (Vec::new(), self.cache.touched());
         for name in names_in(self.cache, &self.cx, touched)? {
             if Label::parse(&name).is_some_and(|round| !self.plan.rounds.contains(&round)) {
@@ -312,15 +220,23 @@ impl Work<'_> {
         Ok(logs)
     }
 
+    /// Whether something of a node is noted in one of these logs.
+    pub fn is_noted(&self, logs: &[Node], id: u64) -> Result<bool> {
+        for (log, kind) in logs.iter().flat_map(|log| [b'n'].into_iter().chain(OF_NODES).map(|kind| (*log, kind))) {
+            if if_there(self.cache.fs().lookup(&self.cx, log, Label::new(kind, id).whole()))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What has not been touched since is clean.
     fn stamp(&mut self, batch: &[Stamped]) -> Result<()> {
         let fs = self.cache.fs();
         let logs = self.logs_since()?;
         for Stamped { node, stamp, name } in batch {
-            let mut is_clean = true;
-            for (log, kind) in logs.iter().flat_map(|log| [b'n'].into_iter().chain(OF_NODES).map(|kind| (*log, kind))) {
-                is_clean &= if_there(fs.lookup(&self.cx, log, Label::new(kind, node.id).whole()))?.is_none();
-            }
+            let is_over = !self.outcomes.has_names_in(node.id) && !self.outcomes.keeps_notes(node.id);
+            let is_clean = is_over && !self.is_noted(&logs, node.id)?;
             let name = name.as_ref().map(|(dir, name)| (*dir, &name[..]));
             match fs.written(&self.cx, *node, &Written { stamp: *stamp, is_clean, name }) {
                 Ok(()) => {}
@@ -341,7 +257,7 @@ impl Work<'_> {
     }
 
     /// Files that nobody has open, and so nobody has mapped: unless somebody has come since.
-    fn forget_mapped(&mut self) -> Result<()> {
+    pub fn forget_mapped(&mut self) -> Result<()> {
         let ids = std::mem::take(&mut self.plan.unmapped);
         if ids.is_empty() {
             return Ok(());
@@ -383,16 +299,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn empty(&mut self, dir: Node) -> Result<()> {
+    /// Removes one note of a log, which may have notes of its own.
+    pub fn remove_note(&mut self, log: Node, label: &[u8]) -> Result<()> {
         let fs = self.cache.fs();
+        let Some((note, kind)) = if_there(fs.lookup_kind(&self.cx, log, label))? else { return Ok(()) };
+        if kind != Kind::Directory {
+            return if_there(fs.unlink(&self.cx, log, label)).map(drop);
+        }
+        self.empty(note)?;
+        if_there(fs.rmdir(&self.cx, log, label)).map(drop)
+    }
+
+    fn empty(&mut self, dir: Node) -> Result<()> {
         for name in names_in(self.cache, &self.cx, dir)? {
-            let Some((inner, kind)) = if_there(fs.lookup_kind(&self.cx, dir, &name))? else { continue };
-            if kind == Kind::Directory {
-                self.empty(inner)?;
-                if_there(fs.rmdir(&self.cx, dir, &name))?;
-            } else {
-                if_there(fs.unlink(&self.cx, dir, &name))?;
-            }
+            self.remove_note(dir, &name)?;
         }
         Ok(())
     }

@@ -6,7 +6,8 @@
 //! | park | what stands below at a name that leads elsewhere now goes into `.bypath-park`, by its number | [`park`] |
 //! | make | parents first: what is to stand there is moved from the park, linked, or written in the park and moved | [`make`] |
 //! | contents | bytes, attributes | [`contents`], [`attributes`] |
-//! | remove | what is left in the park; times of directories; sync | [`finish`] |
+//! | remove | what is left in the park | [`remove`] |
+//! | times | of directories; sync | [`finish`] |
 //! | stamps | what all of it is like below now; the notes go | [`finish`] |
 //!
 //! **A round may be cut off anywhere, and runs again**: each step is found done or not by which file (device and number)
@@ -16,21 +17,27 @@
 //! **Other programs change the same files**: a round writes what was changed here and nothing else, and what both have
 //! changed is kept twice ([`conflict`]). A file that the notes do not know goes aside, as `NAME.bypath-theirs`.
 //!
-//! **Nothing is dropped**: what fails is kept, the rest is done, and the next round tries again.
+//! **Each name and each file has an outcome of its own** ([`outcome`]): what fails costs only what depends on it. Its notes
+//! are kept, and the next round tries again; the rest is done and over ([`partial`]).
 #![forbid(unsafe_code)]
 
+mod again;
 mod attributes;
 mod below;
 mod conflict;
 mod contents;
+pub mod failures;
 mod finish;
 pub mod journal;
 mod make;
 pub mod marker;
 mod names;
+mod outcome;
 mod park;
+mod partial;
 mod place;
 mod plan;
+mod remove;
 mod reserve;
 mod search;
 mod skip;
@@ -44,12 +51,17 @@ pub use status::{Status, Waiting, removed};
 use base::{Cred, Cx, Thread};
 use below::Below;
 use cache::Cache;
+use cache::failures::Failed;
 use cache::mutant::{self, Mutant};
+use failures::Unwritten;
 use plan::{Plan, Spot};
 use pm::Errno;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rounds made at once because programs move what the one before was to write.
+const ROUNDS_MAX: u32 = 20;
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -70,11 +82,17 @@ impl Failure {
     pub(crate) fn new(what: impl AsRef<[u8]>, errno: Errno) -> Failure {
         Failure { what: String::from_utf8_lossy(what.as_ref()).into_owned(), errno }
     }
+
+    /// Whether it is one of the image, and not of what is below.
+    pub(crate) fn is_of_image(&self) -> bool {
+        self.what == plan::IMAGE
+    }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.what, std::io::Error::from_raw_os_error(self.errno.0))
+        let why = std::io::Error::from_raw_os_error(self.errno.0).to_string();
+        write!(f, "{}: {}", self.what, why.split(" (os error").next().unwrap_or_default())
     }
 }
 
@@ -87,6 +105,10 @@ pub struct Round {
     pub noted: u64,
     /// Bytes written.
     pub bytes: u64,
+    /// Names and files that programs have moved meanwhile, and that the next round is to write.
+    pub later: u64,
+    /// How often it has looked below for where something is.
+    pub looks: u64,
 }
 
 /// With this error a hook cuts a round off; with others that step alone fails.
@@ -126,6 +148,9 @@ pub struct Writer {
     /// What was done below before may not be durable: a round was cut off, or nobody knows.
     is_unsure: AtomicBool,
     kept: Mutex<Vec<String>>,
+    /// What the round could not write is noted in the image.
+    has_noted: AtomicBool,
+    ballast: reserve::Ballast,
 }
 
 /// A round under way.
@@ -140,22 +165,28 @@ pub(crate) struct Work<'a> {
     /// The image outlives the machine: what it knows of files below the power may take back.
     pub outlives: bool,
     pub hook: &'a mut Hook<'a>,
-    /// Where directories were found.
-    pub places: HashMap<u64, Vec<u8>>,
+    /// Where directories and files were found.
+    pub places: place::Places,
     /// Directories that others have changed too.
     pub theirs: HashSet<u64>,
     /// Files that another program has changed too, so that they are not below as they are here.
     pub merged: HashSet<u64>,
-    /// Size and time of change that this round has given to files.
-    pub written: HashMap<u64, (u64, i64)>,
+    /// Size, and times of contents and status, that this round has given to files; 0: the last is not known.
+    pub written: HashMap<u64, (u64, i64, i64)>,
     /// Names that are left alone because another program has changed what they lead to.
     pub stuck: HashSet<Spot>,
     /// What is to be looked at below when the round is over.
     pub again: BTreeSet<u64>,
     /// Names that files and directories of other programs were given.
     pub kept: Vec<Vec<u8>>,
-    /// What could not be done; the first of it.
-    pub failure: Option<Failure>,
+    /// What could not be done.
+    pub outcomes: outcome::Outcomes,
+    /// What was removed below, and changed here in nothing but attributes.
+    pub removed: Vec<(u64, plan::Spot)>,
+    /// Directories that were made again; their attributes are set when they are filled.
+    pub made_again: Vec<u64>,
+    /// What is to be removed is, so that there is room below.
+    pub has_made_room: bool,
     pub bytes: u64,
 }
 
@@ -171,6 +202,8 @@ impl Writer {
             conflict: Conflict::default(),
             is_unsure: AtomicBool::new(true),
             kept: Mutex::default(),
+            has_noted: AtomicBool::new(false),
+            ballast: reserve::Ballast::default(),
         })
     }
 
@@ -210,16 +243,41 @@ impl Writer {
         journal.empty()
     }
 
-    /// One round. `sync`: what is below is synced before it is called done.
+    /// One round. `sync`: what is below is synced before it is called done. What programs have moved while it was under way
+    /// is written by another one at once.
     pub fn round(&self, sync: bool) -> std::result::Result<Round, Failure> {
+        let mut all = Round::default();
+        for _ in 0..ROUNDS_MAX {
+            let round = self.round_once(sync)?;
+            all = Round {
+                noted: all.noted + round.noted,
+                bytes: all.bytes + round.bytes,
+                later: round.later,
+                looks: all.looks + round.looks,
+            };
+            if all.later == 0 {
+                break;
+            }
+        }
+        self.keep_room();
+        // Its names and files have been noted as failed.
+        if all.later == 0 { Ok(all) } else { Err(Failure::new("what programs move all the time", Errno::EBUSY)) }
+    }
+
+    fn round_once(&self, sync: bool) -> std::result::Result<Round, Failure> {
+        self.has_noted.store(false, Relaxed);
         let mut result = self.round_with(sync, &mut |_| Ok(()));
         if result.as_ref().is_err_and(|failure| failure.errno == Errno::ENOSPC) {
             // Perhaps it is the image that is full, with notes that this round will give back.
             self.give_room();
+            self.has_noted.store(false, Relaxed);
             result = self.round_with(sync, &mut |_| Ok(()));
         }
-        if result.is_ok() {
-            self.keep_room();
+        if let (Err(failure), false) = (&result, self.has_noted.load(Relaxed)) {
+            // Nothing of it may be below.
+            let failed = Failed { errno: failure.errno, dir: 0, node: 0 };
+            let all = Unwritten { failed, path: failure.what.clone().into_bytes() };
+            let _ = failures::note(self.cache, &self.cx(), &[all]);
         }
         result
     }
@@ -251,14 +309,17 @@ impl Writer {
             conflict: self.conflict,
             outlives,
             hook: &mut ask,
-            places: HashMap::new(),
+            places: place::Places::default(),
             theirs: HashSet::new(),
             merged: HashSet::new(),
             written: HashMap::new(),
             stuck: HashSet::new(),
             again: BTreeSet::new(),
             kept: Vec::new(),
-            failure: None,
+            outcomes: outcome::Outcomes::default(),
+            removed: Vec::new(),
+            made_again: Vec::new(),
+            has_made_room: false,
             bytes: 0,
         };
         // The tail of a journal moves behind what is synced.
@@ -267,7 +328,19 @@ impl Writer {
         self.note_kept(&mut work.kept);
         // The server looks again at what was newer here.
         self.cache.fs().count_round_over();
+        let failed = work.failed();
+        if done.is_ok() {
+            let noted = failures::note(work.cache, &work.cx, &failed);
+            self.has_noted.store(noted.is_ok(), Relaxed);
+        }
+        let (later, first) = (work.outcomes.later(), work.outcomes.first().cloned());
         done?;
+        if let Some(first) = first {
+            return Err(first);
+        }
+        if later > 0 {
+            return Ok(Round { noted, bytes: work.bytes, later, looks: work.places.looks });
+        }
         self.is_unsure.store(false, Relaxed);
         if let Some(journal) = journal {
             work.before("tail")?;
@@ -277,7 +350,7 @@ impl Writer {
             work.before("sync")?;
             work.below.sync()?;
         }
-        Ok(Round { noted, bytes: work.bytes })
+        Ok(Round { noted, bytes: work.bytes, later: 0, looks: work.places.looks })
     }
 
     /// The round before may have been cut off, by a power failure too. What it has removed is removed for good before a
@@ -321,34 +394,21 @@ impl Work<'_> {
             self.park()?;
             self.make()?;
             self.contents()?;
-            if self.failure.is_none() {
-                self.remove()?;
-            }
+            self.remove()?;
             self.times()?;
         }
-        if mutant::is(Mutant::FreedBeforeSync) && self.failure.is_none() {
+        if mutant::is(Mutant::FreedBeforeSync) && self.outcomes.is_good() {
             self.finish()?;
         }
         if sync || !self.plan.is_empty() && self.below.is_later() {
             self.before("sync")?;
             self.below.sync()?;
         }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => self.finish(),
-        }
+        if self.outcomes.is_good() { self.finish() } else { self.finish_part() }
     }
 
     /// Asked before each step.
     pub(crate) fn before(&mut self, step: &str) -> Result<()> {
         (self.hook)(step).map_err(|errno| Failure::new(step, errno))
-    }
-
-    /// Goes on with the rest when one thing has failed.
-    pub(crate) fn keep(&mut self, result: Result<()>) -> Result<()> {
-        if let Err(failure) = result {
-            self.failure.get_or_insert(failure);
-        }
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! cut off knows its own files again.
 
 use crate::below::{Dir, There, id_of_node, join, parked};
+use crate::outcome::Of;
 use crate::plan::{Spot, Target, if_there, image};
 use crate::{Conflict, Failure, Result, Work};
 use base::{Error, Kind};
@@ -18,32 +19,34 @@ const TARGET_MAX: usize = 4096;
 
 impl Work<'_> {
     pub fn make(&mut self) -> Result<()> {
-        let mut names: Vec<(usize, Spot, Target)> = Vec::new();
-        for (spot, target) in &self.plan.names {
-            if let Some(target) = target {
-                names.push((self.plan.depth(spot.0), spot.clone(), *target));
-            }
-        }
+        let depths = self.plan.depths();
+        let depth = |dir: u64| depths.get(&dir).copied().unwrap_or(0);
+        let targets =
+            self.plan.names.iter().filter_map(|(spot, target)| target.map(|target| (depth(spot.0), spot.clone(), target)));
+        let mut names: Vec<(usize, Spot, Target)> = targets.collect();
         names.sort_by_key(|(depth, ..)| *depth);
         for (_, spot, target) in names {
-            let made = self.retried(|work| work.make_name(&spot, target));
             self.progress.done();
-            self.or_cut(made)?;
+            // What stands there still may be needed elsewhere.
+            if self.outcomes.of_name(&spot).is_none() {
+                let made = self.with_room(|work| work.retried(|work| work.make_name(&spot, target)));
+                self.settle(Of::Name(spot), made)?;
+            }
         }
         Ok(())
     }
 
-    fn make_name(&mut self, spot: &Spot, target: Target) -> Result<()> {
+    pub fn make_name(&mut self, spot: &Spot, target: Target) -> Result<()> {
         self.must_not_be_stuck(spot)?;
         let (dir, name) = spot;
-        let Some(at) = self.open(*dir)? else { return Err(Failure::new(name, Errno::ESTALE)) };
+        let Some(at) = self.open_to_make(*dir)? else { return Ok(()) };
         let there = at.stat(name)?;
         let wanted = self.plan.ids.get(&target.node.id).copied();
         let file = there.map(|there| there.id);
         if file.is_some() && file == wanted {
             return Ok(());
         }
-        if file.is_some_and(|file| !self.plan.ours.contains(&file)) {
+        if file.is_some_and(|file| !self.is_ours_at(file, (*dir, name))) {
             // It came since names were parked.
             if self.conflict == Conflict::Stop {
                 return Err(Failure::new(join(&at.path, name), Errno::ESTALE));
@@ -61,40 +64,51 @@ impl Work<'_> {
                 let link = new_name(target.node.id);
                 self.before("link")?;
                 found.dir.link(&found.name, &park, &link)?;
-                self.move_in((&park, &link), (&at, name), there.as_ref())
+                self.move_in((&park, &link), (&at, name), there.as_ref(), *dir)?;
             }
             Some(found) => {
-                let moved = self.move_in((&found.dir, &found.name), (&at, name), there.as_ref());
-                if target.kind == Kind::Directory {
-                    self.places.clear();
+                self.move_in((&found.dir, &found.name), (&at, name), there.as_ref(), *dir)?;
+                if let (Kind::Directory, Some(file)) = (target.kind, wanted) {
+                    self.places.note_moved(file, &(*dir, name.clone()));
                 }
-                moved
             }
-            None => self.make_anew((&at, name), *dir, target, there.as_ref(), wanted.is_some()),
+            None => return self.make_anew((&at, name), *dir, target, there.as_ref(), wanted.is_some()),
         }
-    }
-
-    fn move_in(&mut self, (from, old): (&Dir, &[u8]), (at, name): (&Dir, &[u8]), there: Option<&There>) -> Result<()> {
-        if let Some(there) = there {
-            self.before_replacing((at, name), there)?;
-        }
-        self.before("move")?;
-        let flags = if there.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        from.rename(old, at, name, flags)
-    }
-
-    /// A file is about to be replaced by a rename. It keeps a second name in the park until all has been made:
-    /// - another program may write to it until the rename, and what it wrote is looked at when it is removed;
-    /// - nothing that is made before gets its number: a power failure would bring it back, and the image would take it for
-    ///   what was made.
-    fn before_replacing(&mut self, (at, name): (&Dir, &[u8]), there: &There) -> Result<()> {
-        self.must_not_be_theirs(&at.path, name, there)?;
-        if (self.outlives || self.looks_at(there)) && !mutant::is(Mutant::NumberGivenTwice) {
-            self.keep_replaced((at, name), there)?;
-        }
+        self.places.note_found(target.node.id, (*dir, name.clone()));
         Ok(())
     }
 
+    /// Gives something its name. Where a file stands there, the two change places, and that one goes into the park: another
+    /// program may write to it, or put yet another one there, until then.
+    fn move_in(&mut self, (from, old): (&Dir, &[u8]), (at, name): (&Dir, &[u8]), there: Option<&There>, dir: u64) -> Result<()> {
+        let Some(there) = there else {
+            self.before("move")?;
+            return from.rename(old, at, name, RenameFlags::NOREPLACE);
+        };
+        self.must_not_be_theirs(&at.path, name, there)?;
+        let is_parked = from.path == self.below.park_name() && !mutant::is(Mutant::NumberGivenTwice);
+        if self.looks_at(there) && self.below.names().is_none() && is_parked {
+            self.before("move")?;
+            match from.rename(old, at, name, RenameFlags::EXCHANGE) {
+                Err(failure) if is_unknown(failure.errno) => {}
+                exchanged => {
+                    exchanged?;
+                    self.before("out")?;
+                    return self.put_out((from, old), &(dir, name.to_vec()));
+                }
+            }
+        }
+        if (self.outlives || self.looks_at(there)) && !mutant::is(Mutant::NumberGivenTwice) {
+            self.keep_replaced((at, name), there)?;
+        }
+        self.before("move")?;
+        from.rename(old, at, name, RenameFlags::empty())
+    }
+
+    /// A file that is about to be replaced keeps a second name in the park until all has been made:
+    /// - what another program has written to it is looked at when it is removed;
+    /// - nothing that is made before gets its number: a power failure would bring it back, and the image would take it for
+    ///   what was made.
     fn keep_replaced(&mut self, (at, name): (&Dir, &[u8]), there: &There) -> Result<()> {
         let (park, kept) = (self.below.park()?, parked(there.id));
         if self.below.names().is_some() || park.stat(&kept)?.is_some() {
@@ -109,7 +123,7 @@ impl Work<'_> {
     }
 
     /// Something that is not below, or is not any more.
-    fn make_anew(
+    pub fn make_anew(
         &mut self,
         (at, name): (&Dir, &[u8]),
         dir: u64,
@@ -124,7 +138,12 @@ impl Work<'_> {
         let park = self.below.park()?;
         let new = new_name(target.node.id);
         self.before("new")?;
-        let Some(made) = self.write_new(&park, &new, target)? else {
+        let written = self.write_new(&park, &new, target);
+        if self.below.names().is_none() && written.as_ref().is_err_and(|failure| failure.errno != crate::CUT) {
+            // Half of it takes room, and stands in the way of the next attempt.
+            let _ = park.remove(&new, target.kind == Kind::Directory);
+        }
+        let Some(made) = written? else {
             // Gone here since: the next round knows of it, and what it was to replace is of no use.
             return match there {
                 Some(there) => self.park_file(at, name, there.id, there.attr.kind == Kind::Directory),
@@ -132,7 +151,7 @@ impl Work<'_> {
             };
         };
         if mutant::is(Mutant::NumberAfterName) {
-            self.move_in((&park, &new), (at, name), there)?;
+            self.move_in((&park, &new), (at, name), there, dir)?;
         }
         self.before("note")?;
         self.note_made(target, &made)?;
@@ -146,9 +165,12 @@ impl Work<'_> {
         self.plan.ids.insert(target.node.id, file);
         self.plan.wanted.insert(file);
         self.plan.made.insert(target.node.id);
+        self.written.insert(target.node.id, (made.stamp.size, made.stamp.mtime, 0));
         self.plan.ours.insert(file);
+        self.places.note_found(target.node.id, (dir, name.to_vec()));
         // Its mode and times come when it is filled.
         if target.kind == Kind::Directory {
+            self.places.note_directory(target.node.id, file, (dir, name.to_vec()));
             let spot = Some((dir, name.to_vec()));
             let noted = self.plan.nodes.entry(target.node.id).or_default();
             (noted.spot, noted.is_new) = (spot, true);
@@ -157,38 +179,13 @@ impl Work<'_> {
         if mutant::is(Mutant::NumberAfterName) {
             return Ok(());
         }
-        self.move_in((&park, &new), (at, name), there)?;
+        self.move_in((&park, &new), (at, name), there, dir)?;
         if mutant::is(Mutant::DataAfterName) && target.kind == Kind::Regular {
             self.before("late")?;
             self.write_all(&at.open_file(name)?, target.node)?;
             self.set_all_attributes(at, name, target.node)?;
         }
         Ok(())
-    }
-
-    /// Whether a directory was made by a round that was cut off, so that all that is in it is noted too: what it had done
-    /// is gone if the power has failed below.
-    fn is_new(&self, target: Target) -> bool {
-        let (plan, id) = (&self.plan, target.node.id);
-        let Some(file) = plan.ids.get(&id).filter(|_| plan.noted_made.contains(&id)) else { return false };
-        let stood_there = |spot: &Spot| plan.led.get(spot) == Some(&file.1);
-        !plan.was.get(file).is_some_and(|spots| spots.iter().any(stood_there))
-    }
-
-    /// Whether all of a node is here, so that it can be made again.
-    fn is_whole(&self, target: Target) -> Result<bool> {
-        match target.kind {
-            Kind::Directory => Ok(self.is_new(target)),
-            Kind::Regular => {
-                let Some(known) = if_there(self.cache.known_if(target.node))?.flatten() else { return Ok(true) };
-                let Some(attr) = if_there(self.cache.fs().attr(&self.cx, target.node))? else { return Ok(true) };
-                match self.cache.fs().seek(&self.cx, target.node, 0, false) {
-                    Ok(hole) => Ok(hole >= known.end.min(attr.size)),
-                    Err(_) => Ok(true),
-                }
-            }
-            _ => Ok(true),
-        }
     }
 
     /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.
@@ -243,4 +240,9 @@ impl Work<'_> {
 /// As what something new lies in the park.
 pub fn new_name(node: u64) -> Vec<u8> {
     [b"new-", Label::new(b'd', node).number()].concat()
+}
+
+/// Whether a file system may say so of a rename of a kind that it does not know.
+fn is_unknown(errno: Errno) -> bool {
+    matches!(errno, Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }

@@ -3,10 +3,13 @@
 //! Not parked is what is no directory, has no other life here, and has something to take its name: the rename that brings
 //! that replaces it, so that the name is never missing.
 
-use crate::below::{Dir, join, parked};
+use crate::below::{Dir, There, join, parked, parked_id};
+use crate::names::PARK_ID;
+use crate::outcome::Of;
 use crate::plan::{Spot, Target, if_there, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
+use cache::mutant::{self, Mutant};
 use cache::touch::{Label, Set};
 use pm::Errno;
 use rustix::fs::RenameFlags;
@@ -28,7 +31,7 @@ impl Work<'_> {
             if target.is_none() {
                 self.progress.done();
             }
-            self.or_cut(parked)?;
+            self.settle(Of::Name((dir, name)), parked)?;
         }
         Ok(())
     }
@@ -73,28 +76,70 @@ impl Work<'_> {
                 let noted = self.plan.nodes.get(&id).map_or(Set::NONE, |noted| noted.set).with(Set::MODE);
                 self.note_set(node(id), Set::MODE)?;
                 let taken = dir.set_mode(b".", there.attr.mode | OWNER_CHANGES);
-                self.keep(taken)?;
+                self.settle(Of::Node(id), taken)?;
                 self.plan.nodes.entry(id).or_default().set = noted;
             }
         }
         Ok(())
     }
 
-    /// What a round that was cut off had begun to write.
+    /// What a round that was cut off had begun to write; and what had changed places with what it made.
     fn clear_park(&mut self) -> Result<()> {
         let Some(park) = self.below.park_if()? else { return Ok(()) };
-        for name in park.names()?.iter().filter(|name| name.starts_with(b"new-")) {
-            let Some(there) = park.stat(name)? else { continue };
-            let node = Label::parse(&name[4..]);
-            let is_sure = node.is_none_or(|node| !self.plan.unsure.contains(&node));
-            if is_sure && node.and_then(|node| self.plan.ids.get(&node)) == Some(&there.id) {
-                // All of it is there, and noted: it waits for its name.
-                continue;
+        for name in park.names()? {
+            let Some(there) = park.stat(&name)? else { continue };
+            if let Some(node) = name.strip_prefix(b"new-") {
+                let cleared = self.clear_new((&park, &name), &there, Label::parse(node));
+                self.settle(Of::Name((PARK_ID, name)), cleared)?;
             }
-            self.before("clear")?;
-            park.remove(name, there.attr.kind == Kind::Directory)?;
+        }
+        self.clear_exchanged()
+    }
+
+    /// What lies in the park by the number of another file, with which it has changed places.
+    pub fn clear_exchanged(&mut self) -> Result<()> {
+        let Some(park) = self.below.park_if()? else { return Ok(()) };
+        for name in park.names()? {
+            if let (Some(file), Some(there)) = (parked_id(&name), park.stat(&name)?)
+                && file != there.id
+            {
+                let cleared = self.put_out_of_place((&park, &name), &there, file);
+                self.settle(Of::Name((PARK_ID, name)), cleared)?;
+            }
         }
         Ok(())
+    }
+
+    fn clear_new(&mut self, (park, name): (&Dir, &[u8]), there: &There, node: Option<u64>) -> Result<()> {
+        let file = node.and_then(|node| self.plan.ids.get(&node)).copied();
+        let is_made = node.is_some_and(|node| self.plan.noted_made.contains(&node));
+        match file {
+            Some(file) if is_made && file != there.id => self.put_out_of_place((park, name), there, file),
+            // All of it is there, and noted: it waits for its name.
+            Some(file) if file == there.id && !node.is_some_and(|node| self.plan.unsure.contains(&node)) => Ok(()),
+            _ => {
+                self.before("clear")?;
+                park.remove(name, there.attr.kind == Kind::Directory)
+            }
+        }
+    }
+
+    /// Something lies in the park in place of this file, with which it has changed places.
+    fn put_out_of_place(&mut self, at: (&Dir, &[u8]), there: &There, file: Id) -> Result<()> {
+        let nodes = self.plan.ids.iter().filter(|(_, id)| **id == file).filter_map(|(node, _)| self.plan.targets.get(node));
+        let spots: Vec<Spot> = nodes.flatten().cloned().collect();
+        let known = spots.iter().find(|spot| self.is_ours_at(there.id, (spot.0, &spot.1)));
+        known.or(spots.first()).map_or(Ok(()), |spot| self.put_out(at, spot))
+    }
+
+    /// Whether a file that stands at a name is one that the round may move from there: it was known there when the name was
+    /// touched, this round or one before has made it, or it belongs elsewhere. One that another program has moved there is
+    /// not.
+    pub fn is_ours_at(&self, file: Id, (dir, name): (u64, &[u8])) -> bool {
+        let plan = &self.plan;
+        let stood_there =
+            || plan.was.get(&file).is_some_and(|spots| spots.iter().any(|spot| (spot.0, &spot.1[..]) == (dir, name)));
+        plan.ours.contains(&file) && (plan.wanted.contains(&file) || stood_there() || mutant::is(Mutant::TheirsRemoved))
     }
 
     fn park_name(&mut self, dir: u64, name: &[u8], target: Option<Target>) -> Result<()> {
@@ -106,7 +151,7 @@ impl Work<'_> {
         if wanted == Some(file) {
             return Ok(());
         }
-        if !self.plan.ours.contains(&file) {
+        if !self.is_ours_at(file, (dir, name)) {
             // Another program's: it goes aside where something of ours is to stand.
             return match target {
                 Some(_) => self.set_aside(&at, name, name),
@@ -122,6 +167,17 @@ impl Work<'_> {
     }
 
     /// Moves a file of ours into the park.
+    /// What has changed places with something of ours goes into the park by its number, or beside that if it is another
+    /// program's.
+    pub fn put_out(&mut self, (from, name): (&Dir, &[u8]), spot: &Spot) -> Result<()> {
+        let Some(there) = from.stat(name)? else { return Ok(()) };
+        if self.is_ours_at(there.id, (spot.0, &spot.1)) {
+            return self.park_file(from, name, there.id, there.attr.kind == Kind::Directory);
+        }
+        let Some(at) = self.open(spot.0)? else { return Ok(()) };
+        self.set_aside_from((from, name), &at, &spot.1)
+    }
+
     pub fn park_file(&mut self, at: &Dir, name: &[u8], file: Id, is_directory: bool) -> Result<()> {
         let park = self.below.park()?;
         self.before("park")?;
@@ -130,8 +186,13 @@ impl Work<'_> {
             return at.remove(name, false);
         }
         at.rename(name, &park, &parked(file), RenameFlags::NOREPLACE)?;
+        if self.below.names().is_none() && !park.has(&parked(file), file)? {
+            // Another program was faster: what it has put there goes back.
+            park.rename(&parked(file), at, name, RenameFlags::NOREPLACE)?;
+            return Err(Failure::new(join(&at.path, name), Errno::ENOENT));
+        }
         if is_directory {
-            self.places.clear();
+            self.places.note_moved(file, &(PARK_ID, parked(file)));
         }
         Ok(())
     }
@@ -151,7 +212,6 @@ impl Work<'_> {
             match there.rename(from, at, &other, RenameFlags::NOREPLACE) {
                 Err(failure) if failure.errno == Errno::EEXIST => {}
                 result => {
-                    self.places.clear();
                     if result.is_ok() {
                         self.kept.push(join(&at.path, &other));
                     }
@@ -167,19 +227,11 @@ impl Work<'_> {
         const ATTEMPTS: usize = 4;
         for _ in 1..ATTEMPTS {
             match act(self) {
-                Err(failure) if is_of_race(failure.errno) => self.places.clear(),
+                Err(failure) if is_of_race(failure.errno) => self.places.forget(),
                 done => return done,
             }
         }
         act(self)
-    }
-
-    /// Goes on after a failure of what is below; not after one that a test has made.
-    pub fn or_cut(&mut self, result: Result<()>) -> Result<()> {
-        match result {
-            Err(failure) if failure.errno == crate::CUT => Err(failure),
-            result => self.keep(result),
-        }
     }
 }
 

@@ -106,12 +106,14 @@ pub struct Plan {
     pub facts: HashMap<u64, Facts>,
     /// Names that had to be looked for.
     pub names_found: HashMap<u64, Spot>,
+    /// Nodes that a round has made below that was cut off.
+    pub unsure: HashSet<u64>,
     /// Nodes that a round has made below: this one before it was cut off, or the one before it.
     pub noted_made: HashSet<u64>,
-    /// Those of them whose round was cut off.
-    pub unsure: HashSet<u64>,
     /// Nodes that a round has begun to write before, which was cut off; and where it appends to their files.
     pub begun: HashMap<u64, Option<u64>>,
+    /// Those of them that a round before had begun: another program may have changed them since.
+    pub cut_off: HashSet<u64>,
     /// What files below were like when they were touched, or written by the round before.
     pub looked: HashMap<Id, Vec<Looked>>,
     /// Nodes that were written whole in this round.
@@ -131,8 +133,11 @@ pub fn node(id: u64) -> Node {
     Node { id, hint: u32::MAX }
 }
 
+/// What a failure of the image is about.
+pub const IMAGE: &str = "the cache image";
+
 pub fn image(error: Error) -> Failure {
-    Failure::new("the cache image", error.errno())
+    Failure::new(IMAGE, error.errno())
 }
 
 /// Names of a directory of the image.
@@ -304,6 +309,7 @@ impl Plan {
                     let stamp = cache.known_if(note).map_err(image)?.map(|known| known.stamp);
                     let appends_at = stamp.and_then(|stamp| stamp.number.checked_sub(1));
                     self.begun.insert(id, appends_at);
+                    self.cut_off.insert(id);
                 }
                 b'v' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
@@ -424,7 +430,7 @@ impl Plan {
             found.push((at, (parent.id, text[..len].to_vec())));
             at = parent.id;
             if found.len() > DEPTH_MAX {
-                return Err(Failure::new("the cache image", Errno::ELOOP));
+                return Err(Failure::new(IMAGE, Errno::ELOOP));
             }
         }
         for (id, spot) in found {
@@ -437,13 +443,23 @@ impl Plan {
         Ok(true)
     }
 
-    /// Levels above a directory.
-    pub fn depth(&self, id: u64) -> usize {
-        let (mut at, mut depth) = (id, 0);
-        while let Some((parent, _)) = self.dirs.get(&at) {
-            (at, depth) = (*parent, depth + 1);
+    /// Levels above each directory.
+    pub fn depths(&self) -> HashMap<u64, usize> {
+        let mut depths = HashMap::from([(self.root, 0)]);
+        for id in self.dirs.keys() {
+            let (mut way, mut at) = (Vec::new(), *id);
+            while !depths.contains_key(&at) {
+                way.push(at);
+                let Some((parent, _)) = self.dirs.get(&at) else { break };
+                at = *parent;
+            }
+            let mut depth = depths.get(&at).copied().unwrap_or(0);
+            for id in way.into_iter().rev() {
+                depth += 1;
+                depths.insert(id, depth);
+            }
         }
-        depth
+        depths
     }
 
     /// Whether there is nothing to do.

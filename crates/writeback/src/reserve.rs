@@ -1,22 +1,80 @@
-//! Room in the image that is kept for rounds: without it an image that programs have filled could not be written back.
+//! Room that is kept for rounds: without it an image that programs have filled could not be written back.
+//!
+//! It is kept in the image, as a file, and in the file systems beneath the image and the shared cache, as files without a
+//! name: both grow while a round works. A round that finds no room gets all of it; it is taken again when one is over.
 
 use crate::Writer;
 use base::{Error, Fallocate, Kind, NewNode, SetAttr};
 use pm::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Name of the file that keeps it, at the top of the image.
 const NAME: &[u8] = b"reserve";
-/// Bytes.
+/// Bytes in the image.
 const LEN: u64 = 512 << 10;
+/// Bytes in a file system beneath.
+const BENEATH: u64 = 2 << 20;
+/// This part of what is free there at most.
+const PART: u64 = 8;
+
+/// Room in file systems beneath.
+#[derive(Debug, Default)]
+pub(crate) struct Ballast(Mutex<Vec<(OwnedFd, u64)>>);
+
+impl Ballast {
+    /// Keeps room beneath these directories: once for each file system.
+    fn keep_in(&self, directories: &[&Path]) {
+        let (mut devices, mut all) = (Vec::new(), self.files());
+        for directory in directories {
+            let Ok(stat) = rustix::fs::stat(*directory) else { continue };
+            if devices.contains(&stat.st_dev) {
+                continue;
+            }
+            devices.push(stat.st_dev);
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let Ok(file) = rustix::fs::open(*directory, flags, Mode::RUSR | Mode::WUSR) else { continue };
+            let Ok(figures) = rustix::fs::fstatvfs(&file) else { continue };
+            let free = figures.f_bavail.saturating_mul(figures.f_frsize);
+            all.push((file, BENEATH.min(free / PART)));
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<(OwnedFd, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) {
+        for (file, len) in self.files().iter().filter(|(_, len)| *len > 0) {
+            let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, *len);
+        }
+    }
+
+    fn give(&self) {
+        for (file, _) in self.files().iter() {
+            let _ = rustix::fs::ftruncate(file, 0);
+        }
+    }
+}
 
 impl Writer {
+    /// Room for rounds is kept beneath these directories, too: those of the image and of the shared cache.
+    pub fn keeping_room_in(self, directories: &[&Path]) -> Writer {
+        self.ballast.keep_in(directories);
+        self
+    }
+
     /// Keeps room, if there is any.
     pub fn keep_room(&self) {
         let _ = self.set_room(LEN);
+        self.ballast.take();
     }
 
     /// Gives it to the round that is under way.
     pub(crate) fn give_room(&self) {
+        self.ballast.give();
         let _ = self.set_room(0);
     }
 

@@ -17,6 +17,9 @@ impl Work<'_> {
                 wanted.insert(*id);
             }
         }
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let (mut todo, mut found) = (vec![self.plan.root], Vec::new());
         while let (Some(dir), false) = (todo.pop(), wanted.is_empty()) {
             for name in if_there_names(self, dir)? {
@@ -37,6 +40,8 @@ impl Work<'_> {
                 }
             }
         }
+        // Directories that were not known before.
+        self.places.forget();
         self.know(found)
     }
 

@@ -4,7 +4,7 @@ use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
 use crate::cmd::{cache_export, print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::{over, own_cache, replay as mounts_replay, writer};
+use crate::mounts::{over, own_cache, replay as mounts_replay, unwritten, writer};
 use crate::size;
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
@@ -25,6 +25,8 @@ struct Shown {
     lag_ms: u64,
     writer: Option<u32>,
     error: Option<String>,
+    /// What the last round could not write, why, and what to do.
+    unwritten: Vec<String>,
     rounds: u64,
     written: u64,
 }
@@ -218,6 +220,7 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let open = open(image)?;
     let status = open.status(image)?;
     let figures = open.figures(image, &status)?;
+    let unwritten = unwritten::of(open.cache);
     open.attached.leave();
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
@@ -230,6 +233,7 @@ fn status(image: &Path, json: bool) -> Result<u8> {
         lag_ms: figures.lag_ms,
         writer: (status.writer != 0).then_some(status.writer),
         error,
+        unwritten: unwritten.iter().map(ToString::to_string).collect(),
         rounds: status.rounds,
         written: status.written,
     };
@@ -250,7 +254,10 @@ fn status(image: &Path, json: bool) -> Result<u8> {
         None => "  nobody writes back at the moment\n".to_owned(),
     };
     if let Some(error) = &shown.error {
-        text += &format!("  what was tried last failed: {error}\n");
+        match &unwritten::lines(&unwritten)[..] {
+            "" => text += &format!("  what was tried last failed: {error}\n"),
+            lines => text += &format!("  could not be written back:{}\n", lines.replace("\n  ", "\n    ")),
+        }
     }
     text += &format!("  {} rounds, {} bytes written back since it was made\n", shown.rounds, shown.written);
     print(text.as_bytes())?;

@@ -19,6 +19,7 @@ pub mod shared_file;
 pub mod spare;
 pub mod spec;
 pub mod transport;
+pub mod unwritten;
 mod upkeep;
 mod watch;
 pub mod writer;

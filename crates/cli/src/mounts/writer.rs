@@ -6,6 +6,7 @@
 //! ends, however it ends.
 
 use super::spec::{CacheImage, JOURNAL_SIZE};
+use super::unwritten;
 use crate::failure::{Failure, Result};
 use cache::Cache;
 use std::io::IsTerminal;
@@ -22,7 +23,7 @@ const LAG: Duration = Duration::from_secs(1);
 /// Longest time between two attempts that fail.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the end of a session waits for a directory that can't be written.
-const GIVE_UP: Duration = Duration::from_secs(15);
+const GIVE_UP: Duration = Duration::from_secs(5);
 /// Between two attempts to take over from the session that writes back.
 const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 /// How often a round of a session with a journal is looked for.
@@ -163,8 +164,8 @@ impl Writing {
             rounds += 1;
             if self.round_told(begun).is_err() {
                 if begun.elapsed() > GIVE_UP {
-                    let (shown, image) = (&self.shown, self.image.display());
-                    eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
+                    let advice = unwritten::advice(self.cache, &self.image);
+                    eprintln!("bypath: {}: not all could be written back{advice}", self.shown);
                     return;
                 }
                 std::thread::sleep(ROUND_AGAIN);
@@ -342,6 +343,11 @@ struct Serving {
 impl Serving {
     fn open(&mut self) -> Result<()> {
         let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let beneath = [
+            self.image.parent().unwrap_or(Path::new(".")),
+            &crate::attach::segment_directory().unwrap_or_else(|| "/dev/shm".into()),
+        ];
+        let writer = writer.keeping_room_in(&beneath);
         let mut writer = writer.telling(self.progress.clone()).deciding(conflict_of(self.cache));
         if let Some(marker) = &self.marker {
             self.journal = journal_of(self.cache, &self.image, marker, self.wish.as_ref())?;
@@ -514,6 +520,11 @@ pub fn skip(cache: &'static Cache, path: &[u8]) -> std::result::Result<String, w
     skipped
 }
 
+/// A drain that can't write all.
+fn unfinished(cache: &Cache, image: &Path) -> Failure {
+    Failure::new(format!("{}: not all could be written back{}", image.display(), unwritten::advice(cache, image)))
+}
+
 /// How often somebody who is dead is asked for a round.
 const ASKED: u32 = 5;
 
@@ -530,7 +541,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
             // It has ended, or been killed, after all.
             Err(_) if asked < ASKED && cache.fs().writer().is_ok_and(|(writer, ..)| writer == 0) => asked += 1,
             round => {
-                round.map_err(|error| Failure::errno(&shown, error.errno()))?;
+                round.map_err(|_| unfinished(cache, image))?;
                 return Status::of(cache).map_err(|error| failure(&shown, &error))?.refuse_mapped(&shown);
             }
         }
@@ -547,7 +558,8 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         let round = writer.round(true);
         kept.extend(writer.kept());
         if let Err(error) = round {
-            result = Err(failure(&shown, &error));
+            let is_listed = !unwritten::of(cache).is_empty();
+            result = Err(if is_listed { unfinished(cache, image) } else { failure(&shown, &error) });
             break;
         }
         result = Status::of(cache).map_err(|error| failure(&shown, &error))?.refuse_mapped(&shown);

@@ -29,7 +29,7 @@ pub use format::cache::state as bits;
 pub(crate) use number::Numbers;
 pub use state::{Identity, News, PLACE_MAX};
 pub use update::Change;
-pub use writer::{Changing, Closed};
+pub use writer::{Answer, Changing, Closed};
 pub use written::Written;
 
 use crate::dir::NameBuffer;

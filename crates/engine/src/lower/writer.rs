@@ -89,6 +89,30 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// What comes of a round that was waited for.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All is below.
+    Done,
+    /// Something is not, for this reason; the rest is.
+    Failed(Errno),
+}
+
+impl Answer {
+    fn failed(error: u64) -> Answer {
+        Answer::Failed(if error == 0 { Errno::EIO } else { Errno(error as i32) })
+    }
+
+    /// Whether all is below.
+    pub fn all(self) -> Result<()> {
+        match self {
+            Answer::Done => Ok(()),
+            Answer::Failed(errno) => Err(errno.into()),
+        }
+    }
+}
+
 /// The gate is closed.
 #[derive(Debug)]
 pub struct Closed<'a> {
@@ -139,8 +163,13 @@ impl Fs {
     }
 
     /// Wants a round, and waits for it: what has been changed before is below then, and synced. The error of what could
-    /// not be written; `EIO` if nobody writes back.
+    /// not be written, whatever that is; `EIO` if nobody writes back.
     pub fn want_round(&self) -> Result<()> {
+        self.ask_round()?.all()
+    }
+
+    /// The same; whether what could not be written matters is the caller's to find out.
+    pub fn ask_round(&self) -> Result<Answer> {
         let state = self.cache_state()?;
         let writer = &state.writer;
         let mine = (writer.wanted.fetch_add(BELOW, SeqCst) >> 32) + 1;
@@ -148,11 +177,10 @@ impl Fs {
         let (mut seen, mut looks) = (monotonic(), 0u32);
         loop {
             if is_reached(writer.done.load(SeqCst) >> 32, mine) {
-                return Ok(());
+                return Ok(Answer::Done);
             }
             if is_reached(writer.failed.load(SeqCst) >> 32, mine) {
-                let errno = state.error.load(SeqCst) as i32;
-                return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
+                return Ok(Answer::failed(state.error.load(SeqCst)));
             }
             looks += 1;
             if looks.is_multiple_of(64) {
@@ -166,9 +194,9 @@ impl Fs {
         }
     }
 
-    /// Waits until what has been changed before is durable, in the journal of who writes back, or below. The error of why
-    /// it is not; `EIO` if nobody writes back.
-    pub fn want_durable(&self) -> Result<()> {
+    /// Waits until what has been changed before is durable, in the journal of who writes back, or below. `EIO` if nobody
+    /// writes back.
+    pub fn ask_durable(&self) -> Result<Answer> {
         let state = self.cache_state()?;
         let writer = &state.writer;
         let mine = writer.wanted.fetch_add(1, SeqCst) + 1;
@@ -178,11 +206,10 @@ impl Fs {
         loop {
             let seen = word.load(SeqCst);
             if is_reached(seen.into(), mine) {
-                return Ok(());
+                return Ok(Answer::Done);
             }
             if is_reached(writer.failed.load(SeqCst), mine) {
-                let errno = state.error.load(SeqCst) as i32;
-                return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
+                return Ok(Answer::failed(state.error.load(SeqCst)));
             }
             looks += 1;
             if looks.is_multiple_of(64) {

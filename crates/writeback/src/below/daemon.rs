@@ -31,6 +31,7 @@ pub struct Below {
 }
 
 /// A directory of it.
+#[derive(Clone)]
 pub struct Dir {
     daemon: &'static dyn cached::Below,
     names: Names,

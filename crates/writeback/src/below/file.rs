@@ -124,6 +124,16 @@ impl File {
         Ok(done)
     }
 
+    /// Whether it is the file with this number; a daemon's are known by their names.
+    pub fn is_numbered(&self, number: u64) -> Result<bool> {
+        match self {
+            File::Fd(fd) => rustix::fs::fstat(fd)
+                .map(|stat| stat.st_ino == number)
+                .map_err(|error| Failure::new("bytes of a file", errno(error))),
+            File::Node(_) => Ok(true),
+        }
+    }
+
     /// Size, and time of change in nanoseconds since the epoch.
     pub fn looked(&self) -> Result<(u64, i64)> {
         let failed = |errno| Failure::new("bytes of a file", errno);

@@ -9,6 +9,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Its root, open.
 pub struct Below {
@@ -17,8 +18,9 @@ pub struct Below {
 }
 
 /// A directory of it, open.
+#[derive(Clone)]
 pub struct Dir {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     /// Its path, for people.
     pub path: Vec<u8>,
     devices: Devices,
@@ -34,7 +36,11 @@ impl Below {
 
     /// A directory of it.
     pub fn dir(&self, path: &[u8]) -> Result<Dir> {
-        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY).map(|fd| Dir { fd, path: path.to_vec(), devices: self.devices })
+        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY).map(|fd| Dir {
+            fd: Arc::new(fd),
+            path: path.to_vec(),
+            devices: self.devices,
+        })
     }
 
     fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
@@ -199,7 +205,13 @@ impl Dir {
     /// A directory in it.
     pub fn dir(&self, name: &[u8]) -> Result<Dir> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::empty()).map_err(self.failed(name))?;
-        Ok(Dir { fd, path: join(&self.path, name), devices: self.devices })
+        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        let fd = rustix::fs::openat2(&self.fd, OsStr::from_bytes(name), flags, Mode::empty(), how).map_err(self.failed(name))?;
+        Ok(Dir { fd: Arc::new(fd), path: join(&self.path, name), devices: self.devices })
+    }
+
+    /// Whether it has not been removed.
+    pub fn is_there(&self) -> Result<bool> {
+        rustix::fs::fstat(&self.fd).map(|stat| stat.st_nlink > 0).map_err(self.failed(b""))
     }
 }

@@ -27,12 +27,14 @@ pub enum Below {
 }
 
 /// A directory of it.
+#[derive(Clone)]
 pub struct Dir {
     at: At,
     /// Its path, for people.
     pub path: Vec<u8>,
 }
 
+#[derive(Clone)]
 enum At {
     Host(host::Dir),
     Daemon(daemon::Dir),
@@ -135,18 +137,6 @@ impl Below {
         match self.dir_as(dir, 0) {
             Ok(dir) => dir.stat(name),
             Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    /// Whether that file is called so in a directory, given by its path and number.
-    pub fn has(&self, (dir, id): (&[u8], u64), name: &[u8], file: Id) -> Result<bool> {
-        if self.names().is_some_and(|names| names.led(&(id, name.to_vec())) != Some(file.1)) {
-            return Ok(false);
-        }
-        match self.dir_as(dir, id) {
-            Ok(dir) => dir.has(name, file),
-            Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(false),
             Err(failure) => Err(failure),
         }
     }
@@ -304,6 +294,14 @@ impl Dir {
     /// All names.
     pub fn names(&self) -> Result<Vec<Vec<u8>>> {
         either!(self, dir => dir.names())
+    }
+
+    /// Whether it has not been removed since it was opened, as far as can be told.
+    pub fn is_there(&self) -> Result<bool> {
+        match &self.at {
+            At::Host(dir) => dir.is_there(),
+            At::Daemon(_) => Ok(true),
+        }
     }
 
     /// A directory in it.
