@@ -20,9 +20,18 @@ const BENEATH: u64 = 2 << 20;
 /// This part of what is free there at most.
 const PART: u64 = 8;
 
+/// Room in a file system beneath.
+#[derive(Debug)]
+struct Kept {
+    file: OwnedFd,
+    len: u64,
+    /// It is taken: asking for it again would cost each round a look at every page.
+    is_taken: bool,
+}
+
 /// Room in file systems beneath.
 #[derive(Debug, Default)]
-pub(crate) struct Ballast(Mutex<Vec<(OwnedFd, u64)>>);
+pub(crate) struct Ballast(Mutex<Vec<Kept>>);
 
 impl Ballast {
     /// Keeps room beneath these directories: once for each file system.
@@ -38,23 +47,23 @@ impl Ballast {
             let Ok(file) = rustix::fs::open(*directory, flags, Mode::RUSR | Mode::WUSR) else { continue };
             let Ok(figures) = rustix::fs::fstatvfs(&file) else { continue };
             let free = figures.f_bavail.saturating_mul(figures.f_frsize);
-            all.push((file, BENEATH.min(free / PART)));
+            all.push(Kept { file, len: BENEATH.min(free / PART), is_taken: false });
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, Vec<(OwnedFd, u64)>> {
+    fn files(&self) -> MutexGuard<'_, Vec<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) {
-        for (file, len) in self.files().iter().filter(|(_, len)| *len > 0) {
-            let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, *len);
+        for kept in self.files().iter_mut().filter(|kept| kept.len > 0 && !kept.is_taken) {
+            kept.is_taken = rustix::fs::fallocate(&kept.file, FallocateFlags::empty(), 0, kept.len).is_ok();
         }
     }
 
     fn give(&self) {
-        for (file, _) in self.files().iter() {
-            let _ = rustix::fs::ftruncate(file, 0);
+        for kept in self.files().iter_mut() {
+            kept.is_taken = rustix::fs::ftruncate(&kept.file, 0).is_err();
         }
     }
 }
