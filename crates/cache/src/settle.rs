@@ -98,11 +98,9 @@ impl Cache {
             }
             result = ask();
             match result {
-                Err(Error::Posix(Errno::ESTALE)) if !self.may_settle(cx, way)? => {
-                    // No round brings it back, unless one has ended since: another program has taken it away below.
-                    if self.fs().news().rounds == rounds {
-                        return result;
-                    }
+                // No round puts it back, unless one has ended since: another program has taken it away below.
+                Err(Error::Posix(Errno::ESTALE)) if !self.may_settle(cx, way)? && self.fs().news().rounds == rounds => {
+                    return result;
                 }
                 Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => {
                     failed += u32::from(self.fs().ask_round()? != Answer::Done);

@@ -121,7 +121,7 @@ fn what_is_here_of_an_open_file_is_read() {
 /// looked. Method: nothing of it has been read; it is opened, and looked up again where the open says so.
 #[test]
 fn a_file_is_opened_as_it_is_below() {
-    let changes: [(&str, fn(&Path), Result<&str, Errno>); 4] = [
+    let changes: [Case; 4] = [
         ("replaced", |low| put(low, "the second one"), Ok("the second one")),
         ("rewritten", |low| std::fs::write(low.join("f"), "written in place").unwrap(), Ok("written in place")),
         ("replaced by one with two names", linked, Ok("of two names")),
@@ -144,6 +144,9 @@ fn a_file_is_opened_as_it_is_below() {
         bench.cache.close(&bench.cx(), FD);
     }
 }
+
+/// What another program does to the file, and what is read of it then.
+type Case = (&'static str, fn(&Path), Result<&'static str, Errno>);
 
 fn linked(low: &Path) {
     std::fs::write(low.join("one"), "of two names").unwrap();
