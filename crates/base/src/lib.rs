@@ -5,10 +5,12 @@
 
 pub mod calls;
 pub mod ids;
+pub mod name;
 pub mod stat;
 pub mod types;
 pub mod walk;
 
 pub use calls::Calls;
+pub use name::Name;
 pub use types::*;
 pub use walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Sight, Walk};

@@ -264,7 +264,7 @@ fn tree(fs: &Fs, out: &mut dyn Write) -> Result<(), Error> {
             let mut name = NameBuffer::new();
             match fs.read_edentry(word, &mut name) {
                 Ok(entry) => {
-                    let text = String::from_utf8_lossy(name.bytes(entry.head.name_len));
+                    let text = String::from_utf8_lossy(name.raw(entry.head.name_len));
                     let path = heap::format!("{}/{text}", path.trim_end_matches('/'));
                     let child = node_offset(entry.child);
                     inode_line(fs, child, &path, out)?;

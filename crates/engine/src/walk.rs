@@ -151,8 +151,8 @@ impl Fs {
                 continue;
             }
             self.still(dir.id)?;
-            let found = buffer.bytes(entry.head.name_len);
-            name[..found.len()].copy_from_slice(found);
+            let found = buffer.name(entry.head.name_len, own)?;
+            name[..found.len()].copy_from_slice(&found);
             return Ok((found.len(), parent?));
         }
         Err(Errno::ENOENT.into())

@@ -1,7 +1,7 @@
 //! The FUSE protocol as far as it is spoken here, 7.19 and later (7.12 over a socket): numbers,
 //! layouts, and the checks of what comes back.
 
-use base::{Attr, DirEntry, Errno, Error, Kind, Result};
+use base::{Attr, DirEntry, Errno, Error, Kind, Name, Result};
 use pm::UserSlice;
 use session::{Caching, Entry};
 
@@ -131,11 +131,8 @@ pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, bool, usize)> 
         return Err(broken);
     }
     let len = word32(bytes, 16) as usize;
-    if !(1..=255).contains(&len) {
-        return Err(broken);
-    }
     let name = bytes.get(DIRENT..DIRENT + len).ok_or(broken)?;
-    if name.iter().any(|&b| b == 0 || b == b'/') {
+    if Name::new(name).is_none() && !matches!(name, b"." | b"..") {
         return Err(broken);
     }
     // The last record need not be filled up.

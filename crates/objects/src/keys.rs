@@ -3,15 +3,15 @@
 //! A path relative to the mount's root, without a slash at either end, is a key as it is; with a slash behind it is the
 //! marker of a directory. The root is the empty path.
 
+use base::Name;
 use pm::Errno;
 
-/// Longest name in a directory, and longest key of S3's, bytes.
-const NAME_MAX: usize = 255;
+/// Longest key of S3's, bytes.
 const KEY_MAX: usize = 1024;
 
 /// The path of `name` in `directory`.
 pub fn join(directory: &str, name: &[u8]) -> Result<String, Errno> {
-    if name.len() > NAME_MAX {
+    if name.len() > Name::MAX {
         return Err(Errno::ENAMETOOLONG);
     }
     // Keys are text.
@@ -66,11 +66,11 @@ pub fn listed<'k>(directory: &str, key: &'k str) -> Listed<'k> {
         "" => Listed::Refused("two slashes in a row"),
         "." | ".." => Listed::Refused("a step of it is . or .."),
         _ if name.contains('/') => Listed::Refused("two slashes in a row"),
-        _ if name.len() > NAME_MAX => Listed::Refused("a name of more than 255 bytes"),
+        _ if name.len() > Name::MAX => Listed::Refused("a name of more than 255 bytes"),
+        _ if Name::new(name.as_bytes()).is_none() => Listed::Refused("a NUL in it"),
         _ if key.trim().len() != key.len() || rest.len() != name.len() && name.trim_end().len() != name.len() => {
             Listed::Refused("a blank at its end")
         }
-        _ if name.contains('\0') => Listed::Refused("a NUL in it"),
         _ => Listed::Name(name),
     }
 }
@@ -78,8 +78,7 @@ pub fn listed<'k>(directory: &str, key: &'k str) -> Listed<'k> {
 /// Whether every step of a key that was listed with all below it is a name.
 pub fn is_path(key: &str) -> bool {
     let path = key.strip_suffix('/').unwrap_or(key);
-    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.len() <= NAME_MAX && !name.contains('\0');
-    path.split('/').all(is_name) && path.trim().len() == path.len()
+    path.split('/').all(|name| Name::new(name.as_bytes()).is_some()) && path.trim().len() == path.len()
 }
 
 #[cfg(test)]

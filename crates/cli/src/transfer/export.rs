@@ -104,9 +104,14 @@ impl Export<'_> {
         }
     }
 
+    fn is_there(&self, target: &Path) -> bool {
+        if self.tally.names == 1 { target.is_dir() } else { target.symlink_metadata().is_ok_and(|meta| meta.is_dir()) }
+    }
+
     fn directory(&mut self, node: Node, target: &Path) -> Result<()> {
         match std::fs::DirBuilder::new().mode(0o700).create(target) {
-            Err(_) if target.is_dir() => {}
+            // The user's own target may be a link to one; below it there is none that is followed.
+            Err(_) if self.is_there(target) => {}
             other => other.map_err(|error| Failure::io(target.display(), &error))?,
         }
         let Some(shortcut) = shortcut(target).map_err(|error| Failure::io(target.display(), &error))? else {

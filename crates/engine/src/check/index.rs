@@ -38,7 +38,7 @@ impl Checker<'_> {
     fn is_name(&self, entry: u64, parent: u64, name: &[u8]) -> bool {
         let mut buffer = crate::dir::NameBuffer::new();
         let found = self.fs.read_edentry(bucket::entry_offset(entry), &mut buffer);
-        found.is_ok_and(|found| found.parent == parent && buffer.bytes(found.head.name_len) == name)
+        found.is_ok_and(|found| found.parent == parent && buffer.raw(found.head.name_len) == name)
     }
 
     /// Every entry of the index must be one of the names met; overflow buckets are claimed.

@@ -2,7 +2,7 @@
 
 use super::{Checker, IssueKind};
 use crate::dir::{Entry, NameBuffer};
-use base::Kind;
+use base::{Kind, Name};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
@@ -81,7 +81,7 @@ impl Checker<'_> {
                 return false;
             }
         };
-        let text = name.bytes(entry.head.name_len);
+        let text = name.raw(entry.head.name_len);
         if !self.claim_lines(at, u64::from(edentry::lines(text.len())), "an edentry") {
             return false;
         }
@@ -115,7 +115,7 @@ impl Checker<'_> {
         if !self.fs.edentry(at).is_ok_and(clean) {
             self.issue(IssueKind::Edentry, at, format!("there are bytes behind {}, which hide it", shown(text)));
         }
-        if text == b"." || text == b".." || text.contains(&b'/') || text.contains(&0) {
+        if Name::new(text).is_none() {
             self.issue(IssueKind::Name, at, format!("{} is not a name", shown(text)));
         }
     }

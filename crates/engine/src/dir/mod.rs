@@ -14,9 +14,11 @@ mod ahead;
 pub(crate) mod read;
 pub(crate) mod recount;
 pub(crate) mod slots;
+#[cfg(test)]
+mod tests;
 
 use crate::fs::{Fs, corrupt};
-use base::Result;
+use base::{Name, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::directory::SLOTS_PER_BLOCK;
@@ -33,10 +35,16 @@ impl NameBuffer {
         NameBuffer([0; 256])
     }
 
-    /// The first `len` bytes.
+    /// The first `len` bytes, whatever they are: to compare, to hash, and for whoever checks images.
     #[inline]
-    pub(crate) fn bytes(&self, len: u8) -> &[u8] {
+    pub(crate) fn raw(&self, len: u8) -> &[u8] {
         &self.0[..usize::from(len)]
+    }
+
+    /// The name of the edentry at `at`, for anybody else. Without a lock it must be known before that it was that edentry.
+    #[inline]
+    pub(crate) fn name(&self, len: u8, at: u64) -> Result<Name<'_>> {
+        Name::in_buffer(&self.0, len).ok_or_else(|| corrupt("name", at))
     }
 }
 

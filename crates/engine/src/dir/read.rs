@@ -137,7 +137,8 @@ impl Fs {
                 return Err(corrupt("edentry in a directory slot", slot));
             };
             let (ino, id) = (self.ino(entry.child), entry.child);
-            return Ok(each(DirEntry { name: name.bytes(entry.head.name_len), ino, kind, next, id }));
+            let name = name.name(entry.head.name_len, slot)?.bytes();
+            return Ok(each(DirEntry { name, ino, kind, next, id }));
         }
         Ok(true)
     }

@@ -206,7 +206,7 @@ impl Fs {
     fn hash_of(&self, offset: u64) -> Result<u64> {
         let mut name = crate::dir::NameBuffer::new();
         let entry = self.read_edentry(offset, &mut name)?;
-        Ok(self.hash(entry.parent, name.bytes(entry.head.name_len)))
+        Ok(self.hash(entry.parent, name.raw(entry.head.name_len)))
     }
 
     /// Gives the index another segment, as large as all before it.

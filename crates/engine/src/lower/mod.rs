@@ -279,10 +279,10 @@ impl Fs {
             if slot.load(Acquire) != own || node_offset(entry.child) != offset {
                 return Err(Errno::ENOENT.into());
             }
-            let text = name.bytes(entry.head.name_len);
+            let text = name.name(entry.head.name_len, own)?;
             at = at.checked_sub(text.len() + 1).ok_or(Errno::ENAMETOOLONG)?;
             into[at] = b'/';
-            into[at + 1..at + 1 + text.len()].copy_from_slice(text);
+            into[at + 1..at + 1 + text.len()].copy_from_slice(&text);
             offset = entry.parent;
         }
         Ok(at)

@@ -194,8 +194,6 @@ impl Fs {
                 return Ok(None);
             }
             let Ok(entry) = self.read_edentry(own, &mut buffer) else { continue };
-            let text = buffer.bytes(entry.head.name_len);
-            name[..text.len()].copy_from_slice(text);
             let parent = self.node_at(entry.parent);
             core::sync::atomic::fence(Acquire);
             let stands = self.at::<core::sync::atomic::AtomicU64>(entry.slot, "directory slot").map(|slot| slot.load(Acquire));
@@ -203,6 +201,8 @@ impl Fs {
                 if inode.head().generation & 0xff_ffff != inode::node_generation(node.id) {
                     return Err(Errno::ESTALE.into());
                 }
+                let text = buffer.name(entry.head.name_len, own)?;
+                name[..text.len()].copy_from_slice(&text);
                 return Ok(Some((parent?, text.len())));
             }
         }

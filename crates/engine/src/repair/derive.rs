@@ -82,7 +82,7 @@ impl Fixer<'_> {
             for slot in slots(self.blocks_of(*directory)) {
                 let at = self.get(slot);
                 if let Some((entry, name)) = self.accepted(*directory, slot, at) {
-                    names.push((self.fs.hash(*directory, name.bytes(entry.head.name_len)), at));
+                    names.push((self.fs.hash(*directory, name.raw(entry.head.name_len)), at));
                 }
             }
         }

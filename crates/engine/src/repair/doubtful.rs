@@ -67,7 +67,7 @@ impl Fixer<'_> {
         let place = self.get(at + 8) == directory && self.get(at + 24) == slot;
         let fits = |name: &[u8]| stored == (self.fs.hash(directory, name) >> 32) as u32;
         let said = self.read_name(at).map(|(entry, name)| {
-            let mut name = name.bytes(entry.head.name_len).to_vec();
+            let mut name = name.raw(entry.head.name_len).to_vec();
             name.truncate(room);
             (name, entry.parent)
         });

@@ -4,7 +4,7 @@ use super::map::{Claims, Map, Piece};
 use super::{Directory, Fixer};
 use crate::check::IssueKind;
 use crate::dir::{Entry, NameBuffer};
-use base::Kind;
+use base::{Kind, Name};
 use core::sync::atomic::Ordering::Relaxed;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
 use format::edentry;
@@ -18,7 +18,7 @@ const DIRECTORY: u8 = Kind::Directory as u8;
 
 /// Whether these bytes can be a name.
 pub(super) fn is_name(text: &[u8]) -> bool {
-    !text.is_empty() && text != b"." && text != b".." && !text.contains(&b'/') && !text.contains(&0)
+    Name::new(text).is_some()
 }
 
 /// What a block holds that a directory's map leads to.
@@ -143,7 +143,7 @@ impl Fixer<'_> {
     /// Accepts a name if nothing about it is wrong.
     fn right_name(&mut self, directory: u64, slot: u64, at: u64) -> bool {
         let Some((entry, name)) = self.read_name(at) else { return false };
-        let text = name.bytes(entry.head.name_len);
+        let text = name.raw(entry.head.name_len);
         let child = node_offset(entry.child);
         let right = entry.parent == directory
             && entry.slot == slot
@@ -194,7 +194,7 @@ impl Fixer<'_> {
             found.entries += 1;
             found.directories += u64::from(is_directory);
         }
-        let hash = self.read_name(at).map(|(entry, name)| self.fs.hash(directory, name.bytes(entry.head.name_len)));
+        let hash = self.read_name(at).map(|(entry, name)| self.fs.hash(directory, name.raw(entry.head.name_len)));
         if let (Some((_, names)), Some(hash)) = (self.names.as_mut().filter(|(of, _)| *of == directory), hash) {
             names.insert(hash);
         }
@@ -207,7 +207,7 @@ impl Fixer<'_> {
             for slot in slots(self.blocks_of(directory)) {
                 let at = self.get(slot);
                 if let Some((entry, name)) = self.accepted(directory, slot, at) {
-                    names.insert(self.fs.hash(directory, name.bytes(entry.head.name_len)));
+                    names.insert(self.fs.hash(directory, name.raw(entry.head.name_len)));
                 }
             }
             self.names = Some((directory, names));

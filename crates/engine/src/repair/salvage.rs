@@ -71,7 +71,7 @@ impl Fixer<'_> {
 
     fn old_name(&mut self, at: u64) -> bool {
         let Some((entry, name)) = self.read_name(at) else { return false };
-        let text = name.bytes(entry.head.name_len).to_vec();
+        let text = name.raw(entry.head.name_len).to_vec();
         let child = node_offset(entry.child);
         let hash = self.fs.hash(entry.parent, &text);
         let links = self.links.get(&child).copied().unwrap_or(1);
@@ -236,7 +236,7 @@ impl Fixer<'_> {
             for slot in slots(self.blocks_of(root)) {
                 let at = self.get(slot);
                 let found =
-                    self.accepted(root, slot, at).filter(|(entry, text)| text.bytes(entry.head.name_len) == name.as_bytes());
+                    self.accepted(root, slot, at).filter(|(entry, text)| text.raw(entry.head.name_len) == name.as_bytes());
                 if let Some((entry, _)) = found {
                     let child = node_offset(entry.child);
                     if self.directories.contains_key(&child) {

@@ -6,7 +6,7 @@ use crate::image::Tree;
 use crate::place::Place;
 use crate::progress::Tally;
 use crate::transfer::{CHUNK, FD};
-use base::{Kind, NewNode, Node, SetAttr, SetTime};
+use base::{Kind, Name, NewNode, Node, SetAttr, SetTime};
 use indicatif::ProgressBar;
 use pm::{Errno, UserSlice};
 use std::collections::HashMap;
@@ -120,6 +120,10 @@ impl<'a> Sink<'a> {
                     "{}: {shown} leads out of the directory it is unpacked into; such archives are refused",
                     self.shown
                 )));
+            }
+            // One that is only too long is the engine's to refuse.
+            if Name::new(part).is_none() && part.len() <= Name::MAX {
+                return Err(Failure::new(format!("{}: {} is not a name", self.shown, String::from_utf8_lossy(path))));
             }
             if !plain.is_empty() {
                 plain.push(b'/');
