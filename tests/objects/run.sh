@@ -91,6 +91,11 @@ case_faults() {
     rm -f fault
 }
 
+# A store that answers with intent.
+case_hostile() {
+    timeout -k 5 400 python3 "$here/hostile.py" "$bypath" >out 2>&1 && pass || fail 'a hostile store' out
+}
+
 # What fsync has acknowledged outlives the session, killed; and what a program has left open when it ends is stored.
 case_killed() {
     session '' python3 -c '
@@ -253,6 +258,6 @@ case_services() {
     [ "$(cat out)" = one ] && [ "$(cat root/d/f)" = one ] && pass || { cat err >>out; fail 'files' out; }
 }
 
-cases=${*:-programs two keys directories faults killed refused unreachable warm services parts later posix cache}
+cases=${*:-programs two keys directories faults killed refused unreachable warm services parts later posix cache hostile}
 for name in $cases; do case_$name; done
 exit $((failed > 0))

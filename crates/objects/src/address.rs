@@ -14,7 +14,7 @@ pub fn operator(text: &str) -> Result<Operator, String> {
     // Once; a second one is refused and is the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     opendal::install_default();
-    HttpTransporter::install_default(ReqwestTransport::default());
+    HttpTransporter::install_default(ReqwestTransport::new(client()?));
     if let Some(rest) = text.strip_prefix("s3:") {
         return s3(rest);
     }
@@ -26,6 +26,13 @@ pub fn operator(text: &str) -> Result<Operator, String> {
     });
     let options = options.collect::<Result<Vec<_>, String>>()?;
     Operator::via_iter(service, options).map_err(|error| format!("{text}: {}", error.message()))
+}
+
+/// What requests are sent by. Redirects are not followed: signatures are made for one host, and what is sent beside them
+/// (session tokens, contents of files) is for that host alone.
+fn client() -> Result<reqwest::Client, String> {
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+    client.map_err(|error| format!("an HTTP client: {error}"))
 }
 
 /// `http://HOST[:PORT]/BUCKET[/PREFIX]`, or `//BUCKET[/PREFIX]`, whose end point is Amazon's or in the environment.

@@ -78,12 +78,37 @@ pub enum Unusable {
 /// The store.
 pub struct Store {
     operator: Operator,
+    /// The same, of which each request is made once.
+    once: Operator,
     runtime: Runtime,
     timeout: Duration,
     shown: String,
     can: Capability,
     attempts: Arc<Attempts>,
     said: Mutex<Option<(ErrorKind, Instant)>>,
+}
+
+/// Most entries of one list: what a program asks for with fewer is answered, and no store fills the memory.
+const LIST_MAX: usize = 5_000_000;
+
+/// Finds a list that begins anew: a store names each key once. One path is remembered, and another after twice as many.
+#[derive(Debug, Default)]
+struct Circle {
+    remembered: String,
+    count: u64,
+}
+
+impl Circle {
+    fn comes_again(&mut self, path: &str) -> bool {
+        self.count += 1;
+        if self.count > 1 && self.remembered == path {
+            return true;
+        }
+        if self.count.is_power_of_two() {
+            path.clone_into(&mut self.remembered);
+        }
+        false
+    }
 }
 
 impl Store {
@@ -100,10 +125,11 @@ impl Store {
         let attempts_of_all = Arc::<Attempts>::default();
         let noted = Arc::clone(&attempts_of_all);
         let retry = retry.with_notify(move |event: RetryEvent<'_>| noted.note(event.err));
-        let operator = operator.layer(attempts).layer(retry);
+        let once = operator.layer(attempts);
+        let operator = once.clone().layer(retry);
         let can = operator.info().capability();
         let (attempts, said) = (attempts_of_all, Mutex::new(None));
-        Ok(Store { operator, runtime, timeout, shown: address.to_string(), can, attempts, said })
+        Ok(Store { operator, once, runtime, timeout, shown: address.to_string(), can, attempts, said })
     }
 
     /// Whether it can be asked at all: said before anything is mounted.
@@ -278,6 +304,7 @@ impl Store {
             lister => lister?,
         };
         let mut entries = Vec::new();
+        let mut circle = Circle::default();
         loop {
             // A page at most, so the time-out is that of a page.
             let next = match self.wait("LIST", &prefix, lister.try_next()) {
@@ -286,6 +313,10 @@ impl Store {
             };
             let Some(entry) = next else { return Ok((entries, true)) };
             let (path, meta) = entry.into_parts();
+            if circle.comes_again(&path) || entries.len() >= LIST_MAX {
+                self.say_once(ErrorKind::Unexpected, || format!("LIST {prefix}: the list has no end"));
+                return Err(Errno::EIO);
+            }
             entries.push((path, Meta::of(&meta)));
             if entries.len() > most {
                 return Ok((entries, false));
@@ -293,13 +324,29 @@ impl Store {
         }
     }
 
+    /// A range, asked for until it comes. Anew each time: the layer that asks again goes on where an answer was broken off,
+    /// and ends the process where a store has sent more than was asked for.
+    async fn read_again(&self, path: &str, range: std::ops::Range<u64>, etag: Option<&str>) -> opendal::Result<Buffer> {
+        let mut pause = Duration::from_millis(50);
+        loop {
+            let read = self.once.read_with(path).range(range.clone());
+            let read = if let Some(etag) = etag { read.if_match(etag) } else { read };
+            match read.await {
+                Err(error) if error.is_temporary() => {
+                    self.attempts.note(&error);
+                    tokio::time::sleep(pause).await;
+                }
+                read => return read,
+            }
+            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+
     /// `len` bytes from `from` on, of the version that `meta` tells of: all of them, or an error.
     pub async fn read(&self, path: &str, meta: &Meta, from: u64, len: u64) -> Result<Buffer, Errno> {
-        let mut read = self.operator.read_with(path).range(from..from + len);
-        if let Some(etag) = meta.etag.as_deref().filter(|_| self.can.read_with_if_match) {
-            read = read.if_match(etag);
-        }
-        let buffer = match self.answer(Ask::Again, ("GET", path), read.into_future()).await {
+        let etag = meta.etag.as_deref().filter(|_| self.can.read_with_if_match);
+        let read = self.read_again(path, from..from + len, etag);
+        let buffer = match self.answer(Ask::Again, ("GET", path), read).await {
             Some(Ok(buffer)) => buffer,
             // Gone, or no longer so long: not the file that was opened.
             Some(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
@@ -424,5 +471,18 @@ mod tests {
         assert!(!meta(1, Some("a")).is_same(&meta(1, Some("b"))));
         assert!(meta(1, None).is_same(&meta(1, Some("b"))));
         assert!(!meta(1, None).is_same(&meta(2, None)));
+    }
+
+    /// Goal: a list that begins anew is found, wherever it does and however long the circle is, and any other is none.
+    #[test]
+    fn circles() {
+        for (before, len) in [(0, 1), (0, 7), (5, 1), (13, 100), (1000, 3)] {
+            let mut circle = Circle::default();
+            let path = |at: usize| format!("{}", if at < before { at } else { before + (at - before) % len });
+            let found = (0..10_000).find(|at| circle.comes_again(&path(*at)));
+            assert!(found.is_some_and(|at| at >= before + len && at <= 4 * (before + len) + 2), "{before} {len}: {found:?}");
+        }
+        let mut circle = Circle::default();
+        assert!(!(0..10_000).any(|at| circle.comes_again(&at.to_string())));
     }
 }
