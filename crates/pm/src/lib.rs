@@ -18,6 +18,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod acting;
 pub mod c_errno;
 pub mod clock;
 mod counted;

@@ -26,6 +26,7 @@ mod attributes;
 mod below;
 mod conflict;
 mod contents;
+mod export;
 pub mod failures;
 mod finish;
 pub mod journal;
@@ -42,8 +43,10 @@ mod reserve;
 mod search;
 mod skip;
 mod status;
+mod trusted;
 
 pub use conflict::Conflict;
+pub use export::{Exported, export};
 pub use journal::Journal;
 pub use marker::Marker;
 pub use status::{Status, Waiting, removed};
@@ -225,6 +228,11 @@ impl Writer {
     /// Where it says how far it is.
     pub fn telling(self, progress: Arc<Progress>) -> Writer {
         Writer { progress, ..self }
+    }
+
+    /// Nobody has called for a while: the journal says that what it holds was whole.
+    pub fn confirm(&self) -> std::result::Result<(), Failure> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.confirm())
     }
 
     fn cx(&self) -> Cx<'_> {

@@ -1,11 +1,11 @@
 //! `.bypath-cache`, at the top of a directory with a cache in front: which image, and who writes back.
 //!
 //! Whoever writes back has it locked. That of a daemon's cache lies beside the image: `IMG.bypath-cache`.
-//! It is made, and durable, before the first change, and goes when all is below.
+//! It is made, and durable, before the first change, and goes when all is below. Other users may be able to put a file there
+//! too: one that is not [`trusted`] is refused by name.
 
-use crate::Conflict;
-use crate::below::errno;
-use pm::Errno;
+use crate::trusted::{self, failed};
+use crate::{Conflict, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::ffi::OsStr;
@@ -35,17 +35,23 @@ pub enum Claim {
 }
 
 /// The image that the marker of a directory names, if there is one.
-pub fn of(directory: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("image ")).map(str::to_owned)
+pub fn of(directory: &Path) -> Result<Option<String>> {
+    line_of(directory, "image ")
+}
+
+/// Whether a trusted marker is there.
+pub fn is_there(directory: &Path) -> bool {
+    of(directory).is_ok_and(|image| image.is_some())
 }
 
 /// The same, unless it goes within half a second: then it was of a session that was just ending.
-pub fn that_stays(directory: &Path) -> Option<String> {
+pub fn that_stays(directory: &Path) -> Result<Option<String>> {
     const LOOKS: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 0..LOOKS {
-        of(directory)?;
+        if of(directory)?.is_none() {
+            return Ok(None);
+        }
         std::thread::sleep(PAUSE);
     }
     of(directory)
@@ -59,46 +65,43 @@ pub fn beside(image: &Path) -> PathBuf {
 }
 
 /// The journal that it names, if there is one.
-pub fn journal_of(directory: &Path) -> Option<PathBuf> {
-    line_of(directory, "journal ").map(PathBuf::from)
+pub fn journal_of(directory: &Path) -> Result<Option<PathBuf>> {
+    Ok(line_of(directory, "journal ")?.map(PathBuf::from))
 }
 
 /// What it says becomes of files that others have changed too.
 pub fn conflict_of(directory: &Path) -> Conflict {
-    line_of(directory, "conflict ").and_then(|word| Conflict::from_name(&word)).unwrap_or_default()
+    let word = line_of(directory, "conflict ").ok().flatten();
+    word.and_then(|word| Conflict::from_name(&word)).unwrap_or_default()
 }
 
-fn line_of(directory: &Path, word: &str) -> Option<String> {
-    let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned)
+fn line_of(directory: &Path, word: &str) -> Result<Option<String>> {
+    let text = trusted::text(&directory.join(NAME))?.unwrap_or_default();
+    Ok(text.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned))
 }
 
 impl Marker {
     /// Names the journal in it; durable when this returns.
-    pub fn set_journal(&self, journal: &Path) -> Result<(), Errno> {
+    pub fn set_journal(&self, journal: &Path) -> Result<()> {
         self.set("journal ", &journal.display().to_string())
     }
 
     /// Says what becomes of files that others have changed too, for whoever goes on.
-    pub fn set_conflict(&self, conflict: Conflict) -> Result<(), Errno> {
+    pub fn set_conflict(&self, conflict: Conflict) -> Result<()> {
         self.set("conflict ", conflict.name())
     }
 
-    fn set(&self, word: &str, value: &str) -> Result<(), Errno> {
-        if line_of(self.directory(), word).as_deref() == Some(value) {
+    fn set(&self, word: &str, value: &str) -> Result<()> {
+        let text = trusted::text_of(&self.file, &self.path)?;
+        if text.lines().any(|line| line.strip_prefix(word) == Some(value)) {
             return Ok(());
         }
-        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         let mut lines: Vec<String> = text.lines().filter(|line| !line.starts_with(word)).map(str::to_owned).collect();
         lines.push(format!("{word}{value}\n"));
-        let text = lines.join("\n");
-        rustix::io::pwrite(&self.file, text.as_bytes(), 0).map_err(errno)?;
-        rustix::fs::ftruncate(&self.file, text.len() as u64).map_err(errno)?;
-        rustix::fs::fsync(&self.file).map_err(errno)
-    }
-
-    fn directory(&self) -> &Path {
-        self.path.parent().unwrap_or(Path::new("/"))
+        let (text, failed) = (lines.join("\n"), failed(&self.path));
+        rustix::io::pwrite(&self.file, text.as_bytes(), 0).map_err(&failed)?;
+        rustix::fs::ftruncate(&self.file, text.len() as u64).map_err(&failed)?;
+        rustix::fs::fsync(&self.file).map_err(failed)
     }
 
     /// All is below: it goes, and then the journal that it named. While it is there, so is that.
@@ -111,22 +114,22 @@ impl Marker {
     }
 
     /// Locks a marker, that of a directory or [`beside`] an image, for an image (its path, and its number), and makes it if it is missing.
-    pub fn claim(path: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
+    pub fn claim(path: &Path, image: &Path, number: u64) -> Result<Claim> {
         let (path, directory) = (path.to_path_buf(), path.parent().unwrap_or(Path::new("/")));
         let text = format!(
             "A bypath cache holds changes of this directory: bypath cache status {0}\nimage {0}\nnumber {number:x}\n",
             image.display()
         );
+        let failed = failed(&path);
         loop {
             let times = Times::of(directory);
-            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH).map_err(errno)?;
+            let Some(file) = open_or_make(&path)? else { continue };
             let is_locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => true,
                 Err(rustix::io::Errno::WOULDBLOCK) => false,
-                Err(error) => return Err(errno(error)),
+                Err(error) => return Err(failed(error)),
             };
-            let said = std::fs::read_to_string(&path).unwrap_or_default();
+            let said = trusted::text_of(&file, &path)?;
             let is_its = said.lines().any(|line| line == format!("number {number:x}"));
             if !said.is_empty() && !is_its {
                 let other = said.lines().find_map(|line| line.strip_prefix("image ")).unwrap_or("?");
@@ -136,16 +139,16 @@ impl Marker {
                 return Ok(Claim::Served);
             }
             // Whoever had it may have removed it between our opening and our lock.
-            let (mine, there) = (rustix::fs::fstat(&file).map_err(errno)?, rustix::fs::lstat(&path));
+            let (mine, there) = (rustix::fs::fstat(&file).map_err(&failed)?, rustix::fs::lstat(&path));
             if there.map(|there| (there.st_dev, there.st_ino)) != Ok((mine.st_dev, mine.st_ino)) {
                 continue;
             }
             if said.is_empty() {
-                rustix::io::pwrite(&file, text.as_bytes(), 0).map_err(errno)?;
-                rustix::fs::fsync(&file).map_err(errno)?;
-                let dir = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+                rustix::io::pwrite(&file, text.as_bytes(), 0).map_err(&failed)?;
+                rustix::fs::fsync(&file).map_err(&failed)?;
+                let dir = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(&failed)?;
                 times.restore(directory);
-                rustix::fs::fsync(&dir).map_err(errno)?;
+                rustix::fs::fsync(&dir).map_err(&failed)?;
             }
             return Ok(Claim::Ours(Marker { file, path }));
         }
@@ -158,6 +161,18 @@ impl Marker {
         let _ = rustix::fs::unlink(&self.path);
         times.restore(directory);
         drop(self.file);
+    }
+}
+
+/// The marker at a path, or a new one. `None`: another process made or removed one meanwhile.
+fn open_or_make(path: &Path) -> Result<Option<OwnedFd>> {
+    if let Some(file) = trusted::open(path, OFlags::RDWR)? {
+        return Ok(Some(file));
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH) {
+        Err(rustix::io::Errno::EXIST) => Ok(None),
+        made => made.map(Some).map_err(failed(path)),
     }
 }
 

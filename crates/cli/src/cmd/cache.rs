@@ -2,7 +2,7 @@
 
 use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
-use crate::cmd::{cache_export, print, print_json};
+use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::mounts::{over, own_cache, replay as mounts_replay, unwritten, writer};
 use crate::size;
@@ -119,7 +119,7 @@ fn image_of(place: &Path) -> Result<PathBuf> {
     if let Some(image) = over::image_at(place) {
         return Ok(image);
     }
-    let image = marker::of(place).ok_or_else(|| {
+    let image = marker::of(place).map_err(|error| Failure::new(error.to_string()))?.ok_or_else(|| {
         Failure::new(format!("{}: no cache holds changes of this directory ({} is not there)", place.display(), marker::NAME))
     })?;
     Ok(image.into())
@@ -225,7 +225,7 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
         image: image.to_path_buf(),
-        journal: open.daemon.is_none().then(|| marker::journal_of(&open.directory)).flatten(),
+        journal: open.daemon.is_none().then(|| journal_of(&open.directory)).flatten(),
         directory: open.directory,
         names: status.names,
         files: status.files,
@@ -281,7 +281,7 @@ fn export(image: &Path, target: &Path) -> Result<u8> {
     let open = open_as(image, Changes::Refused, true)?;
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let exported = cache_export::export(open.cache, &cx, target);
+    let exported = writeback::export(open.cache, &cx, target).map_err(|error| Failure::new(error.to_string()));
     let removed = writeback::removed(open.cache, &cx);
     open.cache.give_lane_back(&thread);
     open.attached.leave();
@@ -344,7 +344,7 @@ fn drain_by_session(image: &Path, command: &str) -> Result<u8> {
 fn replay(directory: &Path, skip: bool) -> Result<u8> {
     let directory = std::fs::canonicalize(directory).map_err(|error| Failure::io(directory.display(), &error))?;
     let Some(done) = mounts_replay::replay(&directory, skip)? else {
-        let what = match marker::journal_of(&directory) {
+        let what = match journal_of(&directory) {
             Some(_) => "its cache image is there: `bypath cache drain` writes it back",
             None => "no journal has changes of it",
         };
@@ -357,9 +357,14 @@ fn replay(directory: &Path, skip: bool) -> Result<u8> {
     Ok(0)
 }
 
+/// The journal that a trusted marker names.
+fn journal_of(directory: &Path) -> Option<PathBuf> {
+    marker::journal_of(directory).ok().flatten()
+}
+
 /// Whether this is a directory whose cache image is gone.
 fn lost(place: &Path) -> bool {
-    place.is_dir() && marker::of(place).is_some_and(|image| !Path::new(&image).exists())
+    place.is_dir() && marker::of(place).is_ok_and(|image| image.is_some_and(|image| !Path::new(&image).exists()))
 }
 
 /// Gives up what a journal says, where the cache image is gone.
@@ -368,7 +373,7 @@ fn discard_lost(directory: &Path, yes: bool) -> Result<u8> {
     if !yes {
         return Err(Failure::new(format!("{shown}: what its journal holds would be lost; with --yes it is given up")));
     }
-    if let Some(journal) = marker::journal_of(directory) {
+    if let Some(journal) = journal_of(directory) {
         let _ = std::fs::remove_file(journal);
     }
     std::fs::remove_file(directory.join(marker::NAME)).map_err(|error| Failure::io(shown, &error))?;
@@ -396,7 +401,7 @@ fn discard(image: &Path, yes: bool) -> Result<u8> {
         let _ = std::fs::remove_file(marker::beside(image));
         return Ok(0);
     }
-    let journal = marker::journal_of(&open.directory);
+    let journal = journal_of(&open.directory);
     let _ = std::fs::remove_file(open.directory.join(marker::NAME));
     if let Some(journal) = journal {
         let _ = std::fs::remove_file(journal);

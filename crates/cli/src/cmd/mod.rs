@@ -2,7 +2,6 @@
 
 mod bench;
 pub mod cache;
-mod cache_export;
 mod cat;
 mod check;
 mod clean;

@@ -254,7 +254,7 @@ impl Session {
             replay::if_lost(path)?;
         }
         if !mount.options.read_only
-            && let Some(cache) = writeback::marker::that_stays(path)
+            && let Some(cache) = writeback::marker::that_stays(path).map_err(|error| Failure::new(error.to_string()))?
         {
             return Err(Failure::new(format!(
                 "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \

@@ -85,7 +85,7 @@ pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bo
         return Ok(0);
     }
     let attached = attach::attach_as(image, How::default())?;
-    if !holds && writeback::marker::of(place).is_none() && !over::is_used(&attached, None) {
+    if !holds && !writeback::marker::is_there(place) && !over::is_used(&attached, None) {
         // Whoever went on has ended meanwhile, and left nothing.
         attached.leave();
         own_cache::remove_if_over(image);
@@ -99,7 +99,7 @@ pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bo
     let actimeo = if seconds == 0 { Actimeo::Told } else { Actimeo::Seconds(seconds) };
     let cache: &'static Cache = Box::leak(Box::new(cache));
     // Where the session wrote back, its programs may go on to change something; and what it has left is there anyway.
-    let writes = writes || writeback::marker::of(place).is_some();
+    let writes = writes || writeback::marker::is_there(place);
     let writing = if writes { Writing::start(cache, image, &place.display().to_string(), (None, None)).ok() } else { None };
     Keeper::of_directory(cache, place, actimeo).run_until_alone(holds);
     drop(writing);

@@ -28,6 +28,8 @@ const GIVE_UP: Duration = Duration::from_secs(5);
 const CLAIM_AGAIN: Duration = Duration::from_millis(200);
 /// How often a round of a session with a journal is looked for.
 const LOOK: Duration = Duration::from_millis(20);
+/// From then on the journal is marked: all in it was whole.
+const CONFIRM: Duration = Duration::from_millis(20);
 /// From then on a thread that nobody calls gives back what it has of the image.
 const IDLE: Duration = Duration::from_millis(100);
 /// How long the end of a session rests after a round that failed.
@@ -66,7 +68,7 @@ fn claim(cache: &Cache, image: &Path) -> Result<Option<Marker>> {
             "{}: {other} holds changes of this directory: see `bypath cache status {other}`, `bypath cache drain {other}`",
             directory.display()
         ))),
-        Err(errno) => Err(Failure::errno(marker.display(), errno)),
+        Err(error) => Err(Failure::new(error.to_string())),
     }
 }
 
@@ -84,7 +86,7 @@ impl Writing {
     ) -> Result<Writing> {
         let marker = claim(cache, image)?;
         if let (Some(marker), Some(conflict)) = (&marker, conflict) {
-            marker.set_conflict(conflict).map_err(|errno| Failure::errno(marker::NAME, errno))?;
+            marker.set_conflict(conflict).map_err(|error| Failure::new(error.to_string()))?;
         }
         let ending = Arc::new(AtomicBool::new(false));
         let progress: Arc<Progress> = Arc::default();
@@ -254,7 +256,7 @@ fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheI
     if cache.daemon().is_some() {
         return Ok(None);
     }
-    let named = marker::journal_of(marker::path(cache.place()));
+    let named = marker::journal_of(marker::path(cache.place())).map_err(|error| Failure::new(error.to_string()))?;
     let named = named.map(|path| CacheImage { path, size: JOURNAL_SIZE });
     let Some(CacheImage { path, size }) = named.as_ref().or(wish) else { return Ok(None) };
     let shown = path.display();
@@ -262,8 +264,13 @@ fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheI
         return Err(Failure::new(format!("{shown}: a journal in memory keeps no promise; name a file on a disk: journal=PATH")));
     }
     let journal = Journal::open(cache, image, path, *size).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
-    marker.set_journal(path).map_err(|errno| Failure::errno(marker::NAME, errno))?;
+    marker.set_journal(path).map_err(|error| Failure::new(error.to_string()))?;
     Ok(Some(Arc::new(journal)))
+}
+
+/// Whether a marker names a journal, or may name one.
+fn is_journaled(cache: &Cache) -> bool {
+    cache.daemon().is_none() && !matches!(marker::journal_of(marker::path(cache.place())), Ok(None))
 }
 
 /// What the marker of a directory says becomes of files that others have changed too.
@@ -299,7 +306,11 @@ fn commit(cache: &'static Cache, journal: Arc<Journal>, shared: &Shared) {
             },
             None => {
                 let begun = Instant::now();
-                let _ = fs.await_call(seen, IDLE.as_nanos() as i64);
+                let _ = fs.await_call(seen, CONFIRM.as_nanos() as i64);
+                if begun.elapsed() >= CONFIRM {
+                    let _ = writer.confirm();
+                    let _ = fs.await_call(seen, IDLE.as_nanos() as i64);
+                }
                 if begun.elapsed() >= IDLE {
                     writer.rest();
                 }
@@ -368,7 +379,7 @@ impl Serving {
 
     /// A session that does not begin leaves no marker, unless there is something to be marked.
     fn give_up(self) {
-        let is_journaled = self.cache.daemon().is_none() && marker::journal_of(marker::path(self.cache.place())).is_some();
+        let is_journaled = is_journaled(self.cache);
         if let (Some(marker), Ok(writer), false) = (self.marker, Writer::new(self.cache), is_journaled) {
             if writer.is_clean().unwrap_or(false) {
                 marker.remove();
@@ -507,8 +518,7 @@ impl Serving {
 
 /// Gives up the changes of one name; what it is called in the image from now on.
 pub fn skip(cache: &'static Cache, path: &[u8]) -> std::result::Result<String, writeback::Failure> {
-    let is_journaled = cache.daemon().is_none() && marker::journal_of(marker::path(cache.place())).is_some();
-    if is_journaled {
+    if is_journaled(cache) {
         return Err(writeback::Failure {
             what: "its journal promises an order, in which nothing can be left out".into(),
             errno: pm::Errno::EOPNOTSUPP,

@@ -1,12 +1,15 @@
 //! A directory of the kernel's below: by paths from its root, none of whose components is a symlink.
+//!
+//! What is changed there is changed with the rights of the directory's owner ([`Owner`]).
 
+use super::owner::Owner;
 use super::{ATTRIBUTES_MAX, File, There, errno, join};
 use crate::attributes::Attributes;
 use crate::{Failure, Result};
 use cache::lower::{Devices, Original};
 use pm::Errno;
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 pub struct Below {
     root: OwnedFd,
     devices: Devices,
+    owner: Owner,
 }
 
 /// A directory of it, open.
@@ -24,14 +28,23 @@ pub struct Dir {
     /// Its path, for people.
     pub path: Vec<u8>,
     devices: Devices,
+    owner: Owner,
 }
 
 impl Below {
-    pub fn open(place: &[u8], devices: Devices) -> Result<Below> {
+    /// `is_trusted`: nobody but root may have written what is done here.
+    pub fn open(place: &[u8], devices: Devices, is_trusted: bool) -> Result<Below> {
         let path = if place.is_empty() { b"/" } else { place };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Failure::new(path, errno(error)))?;
-        Ok(Below { root, devices })
+        let failed = |error| Failure::new(path, errno(error));
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+        let owner = Owner::of(&rustix::fs::fstat(&root).map_err(failed)?, is_trusted);
+        Ok(Below { root, devices, owner })
+    }
+
+    /// With whose rights it is changed.
+    pub fn owner(&self) -> Owner {
+        self.owner
     }
 
     /// A directory of it.
@@ -40,6 +53,7 @@ impl Below {
             fd: Arc::new(fd),
             path: path.to_vec(),
             devices: self.devices,
+            owner: self.owner,
         })
     }
 
@@ -53,7 +67,7 @@ impl Below {
 
     /// Makes a directory at its top.
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
-        let made = rustix::fs::mkdirat(&self.root, OsStr::from_bytes(name), Mode::RWXU);
+        let made = self.owner.act(|| rustix::fs::mkdirat(&self.root, OsStr::from_bytes(name), Mode::RWXU));
         made.map_err(|error| Failure::new(name, errno(error)))
     }
 
@@ -83,41 +97,44 @@ impl Dir {
 
     pub fn rename(&self, name: &[u8], to: &Dir, new: &[u8], flags: RenameFlags) -> Result<()> {
         let (old, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
-        let renamed = if flags.is_empty() {
-            rustix::fs::renameat(&self.fd, old, &to.fd, new)
-        } else {
-            rustix::fs::renameat_with(&self.fd, old, &to.fd, new, flags)
-        };
+        let renamed = self.owner.act(|| match flags.is_empty() {
+            true => rustix::fs::renameat(&self.fd, old, &to.fd, new),
+            false => rustix::fs::renameat_with(&self.fd, old, &to.fd, new, flags),
+        });
         renamed.map_err(self.failed(name))
     }
 
     pub fn link(&self, name: &[u8], to: &Dir, new: &[u8]) -> Result<()> {
-        rustix::fs::linkat(&self.fd, OsStr::from_bytes(name), &to.fd, OsStr::from_bytes(new), AtFlags::empty())
-            .map_err(self.failed(name))
+        let (old, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+        self.owner.act(|| rustix::fs::linkat(&self.fd, old, &to.fd, new, AtFlags::empty())).map_err(self.failed(name))
     }
 
     pub fn remove(&self, name: &[u8], is_directory: bool) -> Result<()> {
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        rustix::fs::unlinkat(&self.fd, OsStr::from_bytes(name), flags).map_err(self.failed(name))
+        self.owner.act(|| rustix::fs::unlinkat(&self.fd, OsStr::from_bytes(name), flags)).map_err(self.failed(name))
     }
 
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::mkdirat(&self.fd, OsStr::from_bytes(name), Mode::RWXU).map_err(self.failed(name))
+        self.owner.act(|| rustix::fs::mkdirat(&self.fd, OsStr::from_bytes(name), Mode::RWXU)).map_err(self.failed(name))
     }
 
     pub fn make_symlink(&self, target: &[u8], name: &[u8]) -> Result<()> {
-        rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, OsStr::from_bytes(name)).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, OsStr::from_bytes(name)))
+            .map_err(self.failed(name))
     }
 
     pub fn make_node(&self, name: &[u8], kind: rustix::fs::FileType, device: u64) -> Result<()> {
-        rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device))
+            .map_err(self.failed(name))
     }
 
     pub fn make_file(&self, name: &[u8]) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::RUSR | Mode::WUSR)
-            .map(File::Fd)
-            .map_err(self.failed(name))
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = self.owner.act(|| rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, mode));
+        made.map(File::Fd).map_err(self.failed(name))
     }
 
     /// A file, to be written; one that may not be is made so for as long as it takes.
@@ -125,25 +142,40 @@ impl Dir {
         let name_ = OsStr::from_bytes(name);
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || rustix::fs::openat(&self.fd, name_, flags, Mode::empty());
-        match open() {
+        let opened = self.owner.act(|| match open() {
             // The attributes, which come after the bytes, take that back.
-            Err(rustix::io::Errno::ACCESS) => {
-                rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty()).and_then(|()| open())
-            }
+            Err(rustix::io::Errno::ACCESS) => self.change_mode(name, Mode::RUSR | Mode::WUSR).and_then(|()| open()),
             opened => opened,
+        });
+        let file = opened.map_err(self.failed(name))?;
+        // A FIFO or a device that took its place is not written to.
+        let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(self.failed(name))?;
+        match kind {
+            FileType::RegularFile => Ok(File::Fd(file)),
+            _ => Err(self.failed(name)(rustix::io::Errno::STALE)),
         }
-        .map(File::Fd)
-        .map_err(self.failed(name))
     }
 
     pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
         let mode = Mode::from_raw_mode(mode.into());
-        rustix::fs::chmodat(&self.fd, OsStr::from_bytes(name), mode, AtFlags::empty()).map_err(self.failed(name))
+        self.owner.act(|| self.change_mode(name, mode)).map_err(self.failed(name))
+    }
+
+    /// Of what stands there, not of what a symlink leads to: the kernel's call by name would follow one.
+    fn change_mode(&self, name: &[u8], mode: Mode) -> rustix::io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let there = rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::empty())?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&there)?.st_mode) == FileType::Symlink {
+            return Err(rustix::io::Errno::LOOP);
+        }
+        rustix::fs::chmod(format!("/proc/self/fd/{}", there.as_raw_fd()), mode)
     }
 
     pub fn set_owner(&self, name: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let (uid, gid) = (uid.map(rustix::fs::Uid::from_raw), gid.map(rustix::fs::Gid::from_raw));
-        rustix::fs::chownat(&self.fd, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::chownat(&self.fd, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW))
+            .map_err(self.failed(name))
     }
 
     /// Times of last access and change (`None`: as it is), nanoseconds since the epoch.
@@ -153,7 +185,9 @@ impl Dir {
         let omitted = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times =
             rustix::fs::Timestamps { last_access: atime.map_or(omitted, at), last_modification: mtime.map_or(omitted, at) };
-        rustix::fs::utimensat(&self.fd, OsStr::from_bytes(name), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::utimensat(&self.fd, OsStr::from_bytes(name), &times, AtFlags::SYMLINK_NOFOLLOW))
+            .map_err(self.failed(name))
     }
 
     /// A way to it for calls that have none by directory and name.
@@ -180,12 +214,16 @@ impl Dir {
 
     pub fn set_attribute(&self, name: &[u8], attribute: &[u8], value: &[u8]) -> Result<()> {
         let (way, flags) = (self.way(name), rustix::fs::XattrFlags::empty());
-        rustix::fs::lsetxattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute), value, flags).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::lsetxattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute), value, flags))
+            .map_err(self.failed(name))
     }
 
     pub fn remove_attribute(&self, name: &[u8], attribute: &[u8]) -> Result<()> {
         let way = self.way(name);
-        rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)).map_err(self.failed(name))
+        self.owner
+            .act(|| rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)))
+            .map_err(self.failed(name))
     }
 
     /// All names.
@@ -207,7 +245,7 @@ impl Dir {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
         let fd = rustix::fs::openat2(&self.fd, OsStr::from_bytes(name), flags, Mode::empty(), how).map_err(self.failed(name))?;
-        Ok(Dir { fd: Arc::new(fd), path: join(&self.path, name), devices: self.devices })
+        Ok(Dir { fd: Arc::new(fd), path: join(&self.path, name), devices: self.devices, owner: self.owner })
     }
 
     /// Whether it has not been removed.

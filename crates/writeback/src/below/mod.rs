@@ -3,6 +3,7 @@
 mod daemon;
 mod file;
 mod host;
+mod owner;
 
 pub use file::{File, PIECE};
 
@@ -10,7 +11,7 @@ use crate::attributes::Attributes;
 use crate::names::{Names, PARK_ID};
 use crate::plan::Plan;
 use crate::{Failure, Id, PARK, Result};
-use base::Attr;
+use base::{Attr, Name};
 use cache::Cache;
 use cache::lower::{Devices, Original};
 use engine::lower::Stamp;
@@ -82,15 +83,21 @@ pub fn id_of_node(cache: &Cache, node: u64, stamp: &Stamp) -> Id {
 }
 
 impl Below {
-    /// The directory at `place`, files of which are known by these numbers.
-    pub fn open(place: &[u8], devices: Devices) -> Result<Below> {
-        host::Below::open(place, devices).map(Below::Host)
+    /// The directory at `place`, files of which are known by these numbers. `is_trusted`: nobody but this user, or root, may
+    /// have written what is to be done there.
+    pub fn open(place: &[u8], devices: Devices, is_trusted: bool) -> Result<Below> {
+        host::Below::open(place, devices, is_trusted).map(Below::Host)
+    }
+
+    /// Whether set-id bits of a file of this user would give more than the owner of the directory has.
+    pub fn is_above_owner(&self, uid: u32) -> bool {
+        matches!(self, Below::Host(below) if below.owner().is_above(uid))
     }
 
     /// What is behind a cache.
     pub fn of(cache: &'static Cache) -> Result<Below> {
         match cache.daemon() {
-            None => Below::open(cache.place(), cache.devices()),
+            None => Below::open(cache.place(), cache.devices(), crate::trusted::is_image(cache.fs())),
             Some(daemon) => {
                 let park = format!("{PARK}-{:016x}", cache.fs().uuid()[0]).into_bytes();
                 Ok(Below::Daemon(daemon::Below { daemon, names: Names::new(cache), root: cache.tree().id, park }))
@@ -212,8 +219,20 @@ impl Dir {
         }
     }
 
+    /// Only a name of this directory is changed by a call, whatever an image or a journal says; at the top none that is the
+    /// cache's own, but the park.
+    fn check(&self, name: &[u8]) -> Result<()> {
+        let is_own = self.path.is_empty() && cache::is_ours(name) && !name.starts_with(PARK.as_bytes());
+        match Name::new(name) {
+            Some(_) if !is_own => Ok(()),
+            _ => Err(Failure::new(join(&self.path, name), Errno::EUCLEAN)),
+        }
+    }
+
     /// `flags`: nothing, `NOREPLACE`, or, of the kernel's, `EXCHANGE`.
     pub fn rename(&self, name: &[u8], to: &Dir, new: &[u8], flags: RenameFlags) -> Result<()> {
+        self.check(name)?;
+        to.check(new)?;
         match (&self.at, &to.at) {
             (At::Host(from), At::Host(to)) => from.rename(name, to, new, flags),
             (At::Daemon(from), At::Daemon(to)) => from.rename(name, to, new, flags.is_empty()),
@@ -222,6 +241,8 @@ impl Dir {
     }
 
     pub fn link(&self, name: &[u8], to: &Dir, new: &[u8]) -> Result<()> {
+        self.check(name)?;
+        to.check(new)?;
         match (&self.at, &to.at) {
             (At::Host(from), At::Host(to)) => from.link(name, to, new),
             (At::Daemon(from), At::Daemon(to)) => from.link(name, to, new),
@@ -230,27 +251,33 @@ impl Dir {
     }
 
     pub fn remove(&self, name: &[u8], is_directory: bool) -> Result<()> {
+        self.check(name)?;
         either!(self, dir => dir.remove(name, is_directory))
     }
 
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
+        self.check(name)?;
         either!(self, dir => dir.make_directory(name))
     }
 
     pub fn make_symlink(&self, target: &[u8], name: &[u8]) -> Result<()> {
+        self.check(name)?;
         either!(self, dir => dir.make_symlink(target, name))
     }
 
     pub fn make_node(&self, name: &[u8], kind: FileType, device: u64) -> Result<()> {
+        self.check(name)?;
         either!(self, dir => dir.make_node(name, kind, device))
     }
 
     pub fn make_file(&self, name: &[u8]) -> Result<File> {
+        self.check(name)?;
         either!(self, dir => dir.make_file(name))
     }
 
     /// A file, to be written; one that may not be is made so for as long as it takes.
     pub fn open_file(&self, name: &[u8]) -> Result<File> {
+        self.check(name)?;
         either!(self, dir => dir.open_file(name))
     }
 

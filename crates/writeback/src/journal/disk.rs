@@ -1,8 +1,9 @@
 //! The journal's file on a disk: past the page cache where that is possible, and durable when a call returns.
 
 use super::ring::{BLOCK, Medium, START};
+use crate::Result;
 use crate::below::errno;
-use crate::{Failure, Result};
+use crate::trusted::{self, failed};
 use pm::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -21,10 +22,6 @@ pub struct Disk {
     buffer: Vec<u8>,
 }
 
-fn failed(path: &Path) -> impl Fn(rustix::io::Errno) -> Failure {
-    move |error| Failure::new(path.as_os_str().as_encoded_bytes(), errno(error))
-}
-
 /// The part of some memory that begins on a block's boundary.
 fn aligned(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     let block = BLOCK as usize;
@@ -38,26 +35,21 @@ fn aligned(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
 impl Disk {
     /// Opens the file, or makes it: then it is this long, of zeros that are on the disk.
     pub fn open(path: &Path, room: u64) -> Result<Disk> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DSYNC;
-        let open = |flags| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-        let opened = match open(flags | OFlags::DIRECT) {
-            Err(rustix::io::Errno::NOENT) => {
-                make(path, room)?;
-                open(flags | OFlags::DIRECT).or_else(|_| open(flags))
-            }
-            Err(rustix::io::Errno::INVAL) => open(flags),
-            opened => opened,
-        };
-        Ok(Disk { file: opened.map_err(failed(path))?, buffer: Vec::new() })
+        if let Some(disk) = Disk::open_if(path)? {
+            return Ok(disk);
+        }
+        make(path, room)?;
+        Disk::open_if(path)?.ok_or_else(|| failed(path)(rustix::io::Errno::NOENT))
     }
 
-    /// Of a journal that is there.
+    /// Of a journal that is there, and trusted.
     pub fn open_if(path: &Path) -> Result<Option<Disk>> {
-        match rustix::fs::lstat(path) {
-            Err(rustix::io::Errno::NOENT) => Ok(None),
-            Err(error) => Err(failed(path)(error)),
-            Ok(_) => Disk::open(path, 0).map(Some),
-        }
+        let flags = OFlags::RDWR | OFlags::DSYNC;
+        let opened = match trusted::open(path, flags | OFlags::DIRECT) {
+            Err(failure) if failure.errno == Errno::EINVAL => trusted::open(path, flags),
+            opened => opened,
+        };
+        Ok(opened?.map(|file| Disk { file, buffer: Vec::new() }))
     }
 }
 
@@ -71,8 +63,12 @@ pub fn is_in_memory(path: &Path) -> bool {
 }
 
 fn make(path: &Path, room: u64) -> Result<()> {
-    let new = path.with_extension("new");
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut new = path.as_os_str().to_os_string();
+    new.push(".bypath-new");
+    let new = std::path::PathBuf::from(new);
+    // A start that was cut off has left it, or another user has put it there.
+    let _ = rustix::fs::unlink(&new);
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR).map_err(failed(&new))?;
     let zeros = vec![0u8; PIECE];
     let (mut at, end) = (0, START + room);

@@ -47,36 +47,16 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Of these groups; `None`: one of them is none. `device`: that of the root below.
-    pub fn of(groups: &[Vec<u8>], device: u64) -> Option<Fold> {
+    /// Of the groups before the first that is none, and how many those are. `device`: that of the root below.
+    ///
+    /// A group counts whole or not at all, and none behind one that does not: each says only how it differs from those before.
+    pub fn of(groups: &[Vec<u8>], device: u64) -> (Fold, usize) {
         let (mut fold, mut made) = (Fold::default(), HashMap::new());
-        for (number, body) in groups.iter().enumerate() {
-            let mut sizes = Vec::new();
-            for fact in read(body, device)? {
-                match fact {
-                    Fact::Node(node) => {
-                        if node.kind == Kind::Regular && node.is_changed {
-                            sizes.push((node.id, node.size));
-                        }
-                        fold.node(node);
-                    }
-                    Fact::Name { dir, name, node, was } => {
-                        fold.known.extend(was);
-                        fold.lost.extend(was);
-                        fold.names.insert((dir, name), node);
-                    }
-                    Fact::Data { node, offset, at, len } => {
-                        fold.files.get_mut(&node)?.steps.push(Step::Data { offset, group: number, at, len });
-                    }
-                    Fact::Zeros { node, offset, len } => {
-                        fold.files.get_mut(&node)?.steps.push(Step::Zeros { offset, len });
-                    }
-                    Fact::Made { node, id } => drop(made.insert(node, id)),
-                }
-            }
-            for (node, size) in sizes {
-                fold.files.get_mut(&node)?.steps.push(Step::Size(size));
-            }
+        let mut count = 0;
+        for body in groups {
+            let Some(facts) = read(body, device).filter(|facts| fold.holds(facts)) else { break };
+            fold.group(count, facts, &mut made);
+            count += 1;
         }
         for (node, id) in made {
             fold.known.insert(id);
@@ -85,7 +65,51 @@ impl Fold {
                 file.lower = Some(id);
             }
         }
-        Some(fold)
+        (fold, count)
+    }
+
+    /// Whether all files are known that these facts speak of.
+    fn holds(&self, facts: &[Fact]) -> bool {
+        let mut new = HashSet::new();
+        facts.iter().all(|fact| match fact {
+            Fact::Node(node) => {
+                new.insert(node.id);
+                true
+            }
+            Fact::Data { node, .. } | Fact::Zeros { node, .. } => new.contains(node) || self.files.contains_key(node),
+            Fact::Name { .. } | Fact::Made { .. } => true,
+        })
+    }
+
+    fn group(&mut self, number: usize, facts: Vec<Fact>, made: &mut HashMap<u64, Id>) {
+        let mut sizes = Vec::new();
+        for fact in facts {
+            match fact {
+                Fact::Node(node) => {
+                    if node.kind == Kind::Regular && node.is_changed {
+                        sizes.push((node.id, node.size));
+                    }
+                    self.node(node);
+                }
+                Fact::Name { dir, name, node, was } => {
+                    self.known.extend(was);
+                    self.lost.extend(was);
+                    self.names.insert((dir, name), node);
+                }
+                Fact::Data { node, offset, at, len } => self.step(node, Step::Data { offset, group: number, at, len }),
+                Fact::Zeros { node, offset, len } => self.step(node, Step::Zeros { offset, len }),
+                Fact::Made { node, id } => drop(made.insert(node, id)),
+            }
+        }
+        for (node, size) in sizes {
+            self.step(node, Step::Size(size));
+        }
+    }
+
+    fn step(&mut self, node: u64, step: Step) {
+        if let Some(file) = self.files.get_mut(&node) {
+            file.steps.push(step);
+        }
     }
 
     fn node(&mut self, node: NodeFact) {

@@ -31,11 +31,14 @@ mod ring;
 
 pub use disk::is_in_memory;
 pub(crate) use disk::sync_parent;
+use replay::How;
 pub use replay::Replayed;
-use ring::Header;
+pub use ring::Damage;
+use ring::{End, Header};
 
 use crate::below::Below;
 use crate::plan::Plan;
+use crate::trusted::failed;
 use crate::{Failure, Hook, Result};
 use base::Cx;
 use cache::Cache;
@@ -92,7 +95,7 @@ fn booted() -> i64 {
 impl Journal {
     /// Opens the journal of a cache, or makes it. One with changes of another cache is refused.
     pub fn open(cache: &Cache, image_path: &Path, path: &Path, size: u64) -> Result<Journal> {
-        let root = Below::open(cache.place(), cache.devices())?
+        let root = Below::open(cache.place(), cache.devices(), true)?
             .stat(b"")?
             .ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         let header = Header {
@@ -105,15 +108,21 @@ impl Journal {
             ..Header::default()
         };
         let disk = Disk::open(path, header.room)?;
-        let opened = Ring::open(disk)?;
+        let opened = Ring::open(disk).map_err(|error| Failure::new(format!("{}: {error}", path.display()), error.errno))?;
         let ring = match opened {
-            Some((ring, _)) if ring.header.image == header.image && ring.header.root == header.root => {
+            // The image has all that it says, and what the image has not written back the first cut says again.
+            Some((ring, _, End::Damaged(damage))) if ring.header.image == header.image => {
+                let aside = set_aside(path)?;
+                eprintln!("bypath: {}: {damage}; kept as {}, and begun anew from the image", path.display(), aside.display());
+                Ring::make(Disk::open(path, header.room)?, header)?
+            }
+            Some((ring, ..)) if ring.header.image == header.image && ring.header.root == header.root => {
                 let mut ring = ring;
                 let boot = header.boot;
                 ring.write_header(Header { boot, replayed_since: 0, ..ring.header.clone() })?;
                 ring
             }
-            Some((ring, _)) if !ring.is_empty() => {
+            Some((ring, _, end)) if !ring.is_empty() || end != End::Clean => {
                 return Err(Failure::new(
                     format!("{}: a journal with changes of {}", path.display(), String::from_utf8_lossy(&ring.header.directory)),
                     Errno::EBUSY,
@@ -142,6 +151,11 @@ impl Journal {
     /// Nobody else makes a cut, or closes the gate, as long as this is kept.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody has called for a while: what was answered so far is marked as whole.
+    pub(crate) fn confirm(&self) -> Result<()> {
+        self.locked().ring.confirm()
     }
 
     /// The same, for a round.
@@ -218,6 +232,21 @@ impl Journal {
     }
 }
 
+/// Gives a damaged journal another name, under which nothing replays it; durable when this returns.
+pub fn set_aside(path: &Path) -> Result<PathBuf> {
+    for number in 0..1000 {
+        let mut aside = path.as_os_str().to_os_string();
+        aside.push(if number == 0 { ".damaged".to_owned() } else { format!(".damaged.{number}") });
+        let aside = PathBuf::from(aside);
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(rustix::fs::CWD, path, rustix::fs::CWD, &aside, flags) {
+            Err(rustix::io::Errno::EXIST) => {}
+            renamed => return renamed.map_err(failed(path)).and_then(|()| sync_parent(path)).map(|()| aside),
+        }
+    }
+    Err(Failure::new(path.as_os_str().as_encoded_bytes(), Errno::EEXIST))
+}
+
 struct Held<'a>(#[expect(dead_code, reason = "it is kept, not read")] MutexGuard<'a, State>);
 
 impl Drop for Held<'_> {
@@ -253,13 +282,32 @@ fn write<T>(ring: &mut Ring<Disk>, cutter: &mut Cutter, cut: Result<(u64, Body, 
 pub struct Left {
     ring: Ring<Disk>,
     groups: Vec<Vec<u8>>,
+    end: End,
+}
+
+/// Whose journal it is: by its header alone, since a session may be writing it.
+#[derive(Debug)]
+pub struct Whose {
+    /// Number of the image whose changes it holds.
+    pub image: u64,
+    /// It was written since the machine started.
+    pub is_of_this_boot: bool,
+}
+
+impl Whose {
+    /// Of the journal at a path, if one is there.
+    pub fn of(path: &Path) -> Result<Option<Whose>> {
+        let Some(disk) = Disk::open_if(path)? else { return Ok(None) };
+        let header = Header::read(&disk)?;
+        Ok(header.map(|header| Whose { image: header.image, is_of_this_boot: header.boot == boot() }))
+    }
 }
 
 impl Left {
     /// The journal at a path, if one is there.
     pub fn open(path: &Path) -> Result<Option<Left>> {
         let Some(disk) = Disk::open_if(path)? else { return Ok(None) };
-        Ok(Ring::open(disk)?.map(|(ring, groups)| Left { ring, groups }))
+        Ok(Ring::open(disk)?.map(|(ring, groups, end)| Left { ring, groups, end }))
     }
 
     /// Groups that are not below.
@@ -267,24 +315,19 @@ impl Left {
         self.groups.len()
     }
 
-    /// Whether they were written since the machine started.
-    pub fn is_of_this_boot(&self) -> bool {
-        self.ring.header.boot == boot()
+    /// Whether what was written last is not whole, because the machine stopped in the middle of it.
+    pub fn is_torn(&self) -> bool {
+        self.end == End::Torn
     }
 
-    /// Number of the image whose changes these are.
-    pub fn image(&self) -> u64 {
-        self.ring.header.image
-    }
-
-    /// Replays them on the directory, and empties the journal.
+    /// Replays them on the directory, and empties the journal, unless it is damaged: then it stays as it is.
     pub fn replay(&mut self, directory: &Path, skip: bool) -> Result<Replayed> {
         self.replay_with(directory, skip, &mut |_| Ok(()))
     }
 
     /// The same, asking before each step.
     pub fn replay_with(&mut self, directory: &Path, skip: bool, hook: &mut Hook<'_>) -> Result<Replayed> {
-        let below = Below::open(directory.as_os_str().as_encoded_bytes(), Devices::SAME)?;
+        let below = Below::open(directory.as_os_str().as_encoded_bytes(), Devices::SAME, true)?;
         let root = below.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
         if root.stamp.number != self.ring.header.root {
             return Err(Failure::new(format!("{}: the journal is not of this directory", directory.display()), Errno::EXDEV));
@@ -297,10 +340,20 @@ impl Left {
         let since = self.ring.header.replayed_since as i64;
         let others = (header.boot != boot()).then(|| (booted(), since));
         let mut ask = |step: &str| hook(step);
-        let done = replay::replay(&below, &self.groups, others, skip, &mut ask)?;
+        let damage = if let End::Damaged(damage) = &self.end { Some(damage.clone()) } else { None };
+        let (first, places) = self.ring.places();
+        let how = How { others, skip, damage, first, places };
+        let done = replay::replay(&below, &self.groups, how, &mut ask)?;
+        if done.damage.is_some() {
+            return Ok(done);
+        }
         ask("tail").map_err(|errno| Failure::new("tail", errno))?;
         self.ring.free(self.ring.last())?;
         self.groups.clear();
         Ok(done)
     }
 }
+
+#[cfg(test)]
+#[path = "hostile_tests.rs"]
+mod tests;

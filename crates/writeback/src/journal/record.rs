@@ -10,10 +10,13 @@
 //! zeros  4, node, offset, length
 //! made   5, node, device, number: the round that is over has made it below
 //! ```
+//! **Nothing of a record is believed**: names are names ([`Name`]), hints are paths of names, and texts, sizes, offsets and
+//! modes are within what the kernel takes. One that is not makes the whole group damage.
+//!
 //! Device 0 is that of the directory's root, whatever number it has after a start of the machine.
 
 use crate::Id;
-use base::Kind;
+use base::{Kind, Name};
 
 /// What is behind it are the node's extended attributes.
 const HAS_XATTRS: u8 = 1;
@@ -22,6 +25,13 @@ const IS_WHOLE: u8 = 2;
 /// Its attributes are to be set; without it only what the node is matters.
 const IS_CHANGED: u8 = 4;
 
+/// Longest text of a symlink, and longest value of an attribute.
+const TARGET_MAX: usize = 4095;
+const VALUE_MAX: usize = 64 << 10;
+/// Largest offset that the kernel takes.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+/// Permission bits.
+const MODE_MAX: u64 = 0o7777;
 /// Names and values.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -193,21 +203,62 @@ impl<'a> Reader<'a> {
         Some((number != 0).then_some((device, number)))
     }
 
+    /// A name in a directory.
+    fn name(&mut self) -> Option<Vec<u8>> {
+        self.text().and_then(Name::new).map(|name| name.to_vec())
+    }
+
+    /// Paths with NUL between them, of names only.
+    fn hint(&mut self) -> Option<Vec<u8>> {
+        let text = self.text()?;
+        let is_path = |path: &[u8]| path.split(|byte| *byte == b'/').all(|name| Name::new(name).is_some());
+        text.split(|byte| *byte == 0).filter(|path| !path.is_empty()).all(is_path).then(|| text.to_vec())
+    }
+
+    /// The text of a symlink; of anything else there is none.
+    fn target(&mut self, kind: Kind) -> Option<Vec<u8>> {
+        let text = self.text()?;
+        let fits = match kind {
+            // One that has not changed is said without it.
+            Kind::Symlink => text.len() <= TARGET_MAX && !text.contains(&0),
+            _ => text.is_empty(),
+        };
+        fits.then(|| text.to_vec())
+    }
+
+    /// A word that is at most this.
+    fn at_most(&mut self, most: u64) -> Option<u64> {
+        self.word().filter(|word| *word <= most)
+    }
+
+    /// Number of a node: the image has none 0.
+    fn number(&mut self) -> Option<u64> {
+        self.word().filter(|word| *word != 0)
+    }
+
+    fn xattrs(&mut self) -> Option<Xattrs> {
+        let mut all = Vec::new();
+        for _ in 0..self.word()? {
+            let name = self.text()?;
+            let is_name = !name.is_empty() && name.len() <= Name::MAX && !name.contains(&0);
+            let value = self.text()?;
+            if !is_name || value.len() > VALUE_MAX {
+                return None;
+            }
+            all.push((name.to_vec(), value.to_vec()));
+        }
+        Some(all)
+    }
+
     fn node(&mut self) -> Option<NodeFact> {
-        let id = self.word()?;
+        let id = self.number()?;
         let (kind, flags) = (Kind::from_dt(self.byte()?)?, self.byte()?);
         let lower = self.id()?;
-        let (mode, owner) = (self.word()? as u16, self.word()?);
-        let (rdev, atime, mtime, size) = (self.word()?, self.word()? as i64, self.word()? as i64, self.word()?);
-        let (target, hint) = (self.text()?.to_vec(), self.text()?.to_vec());
-        let mut xattrs = None;
-        if flags & HAS_XATTRS != 0 {
-            let mut all = Vec::new();
-            for _ in 0..self.word()? {
-                all.push((self.text()?.to_vec(), self.text()?.to_vec()));
-            }
-            xattrs = Some(all);
-        }
+        let (mode, owner) = (self.at_most(MODE_MAX)? as u16, self.word()?);
+        let (rdev, atime, mtime) = (self.word()?, self.word()? as i64, self.word()? as i64);
+        let size = self.at_most(OFFSET_MAX)?;
+        let (target, hint) = (self.target(kind)?, self.hint()?);
+        let xattrs = if flags & HAS_XATTRS != 0 { Some(self.xattrs()?) } else { None };
         let (uid, gid) = ((owner >> 32) as u32, owner as u32);
         let (is_whole, is_changed) = (flags & IS_WHOLE != 0, flags & IS_CHANGED != 0);
         Some(NodeFact { id, kind, lower, mode, uid, gid, rdev, atime, mtime, size, target, hint, xattrs, is_whole, is_changed })
@@ -217,22 +268,32 @@ impl<'a> Reader<'a> {
         Some(match self.byte()? {
             1 => Fact::Node(self.node()?),
             2 => {
-                let (dir, node, was) = (self.word()?, self.word()?, self.id()?);
-                Fact::Name { dir, node, was, name: self.text()?.to_vec() }
+                let (dir, node, was) = (self.number()?, self.word()?, self.id()?);
+                Fact::Name { dir, node, was, name: self.name()? }
             }
             3 => {
-                let (node, offset) = (self.word()?, self.word()?);
+                let (node, offset) = (self.number()?, self.word()?);
                 let len = self.text()?.len();
+                self.range(offset, len as u64)?;
                 Fact::Data { node, offset, at: self.at - len, len }
             }
-            4 => Fact::Zeros { node: self.word()?, offset: self.word()?, len: self.word()? },
-            5 => Fact::Made { node: self.word()?, id: self.id()?? },
+            4 => {
+                let (node, offset, len) = (self.number()?, self.word()?, self.word()?);
+                self.range(offset, len)?;
+                Fact::Zeros { node, offset, len }
+            }
+            5 => Fact::Made { node: self.number()?, id: self.id()?? },
             _ => return None,
         })
     }
+
+    /// Bytes that a file can have.
+    fn range(&self, offset: u64, len: u64) -> Option<u64> {
+        offset.checked_add(len).filter(|end| *end <= OFFSET_MAX)
+    }
 }
 
-/// Reads a body; `None`: it is none. `device`: that of the root now.
+/// Reads a body; `None`: it is none, or a fact in it can't be true. `device`: that of the root now.
 pub fn read(bytes: &[u8], device: u64) -> Option<Vec<Fact>> {
     let (mut reader, mut facts) = (Reader { bytes, at: 0, device }, Vec::new());
     while reader.at < bytes.len() {
@@ -286,5 +347,39 @@ mod tests {
         for len in 0..body.bytes.len() {
             assert!(read(&body.bytes[..len], 10).is_none_or(|cut| cut.len() < facts.len()));
         }
+    }
+
+    fn reads(say: impl FnOnce(&mut Body)) -> bool {
+        let mut body = Body::new(9);
+        body.zeros(1, 0, 1);
+        say(&mut body);
+        read(&body.bytes, 9).is_some()
+    }
+
+    /// Goal: a fact that leads out of the directory, or is more than the kernel takes, makes its group damage.
+    #[test]
+    fn facts_that_cannot_be_true() {
+        let long = [b'n'; 256];
+        for name in [&b""[..], b".", b"..", b"../x", b"/x", b"a/b", b"a\0b", &long] {
+            assert!(!reads(|body| body.name(1, name, 2, None)), "{name:?}");
+        }
+        for hint in [&b".."[..], b"a/../../x", b"/x", b"a//b", b"a\0../b"] {
+            assert!(!reads(|body| body.node(&NodeFact { hint: hint.to_vec(), ..node() })), "{hint:?}");
+        }
+        for target in [&b"a\0b"[..], &[b't'; 4096]] {
+            assert!(!reads(|body| body.node(&NodeFact { target: target.to_vec(), ..node() })), "{}", target.len());
+        }
+        assert!(!reads(|body| body.node(&NodeFact { kind: Kind::Regular, ..node() })));
+        assert!(!reads(|body| body.node(&NodeFact { mode: 0o10777, ..node() })));
+        assert!(!reads(|body| body.node(&NodeFact { size: 1 << 63, ..node() })));
+        assert!(!reads(|body| body.node(&NodeFact { id: 0, ..node() })));
+        for (name, len) in [(&b""[..], 1), (b"user.a\0b", 1), (b"user.a", VALUE_MAX + 1)] {
+            let xattrs = Some(vec![(name.to_vec(), vec![0; len])]);
+            assert!(!reads(|body| body.node(&NodeFact { xattrs, ..node() })), "{name:?}");
+        }
+        assert!(!reads(|body| body.data(1, u64::MAX - 3, b"bytes")));
+        assert!(!reads(|body| body.zeros(1, 1 << 62, 1 << 62)));
+        assert!(reads(|body| body.name(1, b"..name", 2, None)));
+        assert!(reads(|body| body.node(&NodeFact { hint: b"a/b\0c".to_vec(), ..node() })));
     }
 }

@@ -12,10 +12,15 @@
 //! Each step looks at what is there, and the journal stays until all of it is synced: so it may be cut off anywhere, and
 //! runs again.
 //!
+//! **A damaged journal** is replayed up to the damage: groups behind it say how they differ from one that is missing, so
+//! of them nothing is made. Those may be half done below. So nothing is removed then: the park, with all that the last
+//! round has moved away, is kept under another name.
+//!
 //! What stands at a touched name and is not known may have been made by the round that was under way. It goes, unless it
 //! has changed since the machine started and before the first replay: then it is somebody else's, and stays.
 
 use super::fold::{File, Fold, Step};
+use super::ring::Damage;
 use crate::below::{self, Below, Dir, join, parked};
 use crate::{CUT, Failure, Hook, Id, PARK, Result};
 use base::Kind;
@@ -26,6 +31,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 /// Most levels of directories that are looked through.
 const DEPTH_MAX: usize = 5_000;
+/// Whoever runs the file gets the rights of its owner, or group.
+const SET_ID: u16 = 0o6000;
 /// The owner may read, change and search a directory.
 const OWNER_CHANGES: u16 = 0o700;
 
@@ -38,6 +45,23 @@ pub struct Replayed {
     pub bytes: u64,
     /// What could not be made, because it is missing below; only where that was asked for.
     pub missing: Vec<String>,
+    /// Why the rest of the journal could not be read.
+    pub damage: Option<Damage>,
+    /// Where, in the directory, that is kept which was on its way to or from places that only the damaged part says.
+    pub kept: Option<String>,
+}
+
+/// How groups are replayed.
+pub struct How {
+    /// Between these times what has changed is somebody else's.
+    pub others: Option<(i64, i64)>,
+    /// What is missing is left out.
+    pub skip: bool,
+    /// There were more groups.
+    pub damage: Option<Damage>,
+    /// Number of the first group, and where each is.
+    pub first: u64,
+    pub places: Vec<u64>,
 }
 
 /// A replay under way.
@@ -51,6 +75,8 @@ pub struct Replay<'a> {
     others: Option<(i64, i64)>,
     skip: bool,
     done: Replayed,
+    /// What this replay has put into the park, and the groups know to have lost its name.
+    displaced: HashSet<Vec<u8>>,
     /// Directories whose rights were taken, and their mode.
     rights: HashMap<Vec<u8>, u16>,
     failure: Option<Failure>,
@@ -65,20 +91,19 @@ fn is_parked(path: &[u8]) -> bool {
     path.strip_prefix(PARK.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Replays groups on a directory, up to the sync. `others`: between these times what has changed is somebody else's.
-/// `skip`: what is missing is left out.
-pub fn replay<'a>(
-    below: &'a Below,
-    groups: &'a [Vec<u8>],
-    others: Option<(i64, i64)>,
-    skip: bool,
-    hook: &'a mut Hook<'a>,
-) -> Result<Replayed> {
+/// Replays groups on a directory, up to the sync; those before the first that is damaged.
+pub fn replay<'a>(below: &'a Below, groups: &'a [Vec<u8>], how: How, hook: &'a mut Hook<'a>) -> Result<Replayed> {
     let root = below.stat(b"")?.ok_or_else(|| Failure::new("the directory", Errno::ENOENT))?;
-    let fold = Fold::of(groups, root.stamp.device).ok_or_else(|| Failure::new("the journal", Errno::EUCLEAN))?;
-    let (at, done) = (HashMap::new(), Replayed::default());
-    let rights = HashMap::new();
-    let mut replay = Replay { below, groups, fold, at, others, skip, done, rights, failure: None, hook };
+    let (fold, count) = Fold::of(groups, root.stamp.device);
+    let mut damage = how.damage;
+    if count < groups.len() {
+        let why = "it says what can't be true".to_owned();
+        let at = how.places.get(count).copied().unwrap_or(0);
+        damage = Some(Damage { group: how.first + count as u64, at, why });
+    }
+    let (at, done) = (HashMap::new(), Replayed { damage, ..Replayed::default() });
+    let (others, skip, rights, displaced) = (how.others, how.skip, HashMap::new(), HashSet::new());
+    let mut replay = Replay { below, groups, fold, at, others, skip, done, displaced, rights, failure: None, hook };
     replay.all(root.id)?;
     Ok(replay.done)
 }
@@ -93,7 +118,11 @@ impl Replay<'_> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        self.remove()?;
+        if self.done.damage.is_none() {
+            self.remove()?;
+        } else {
+            self.keep_park()?;
+        }
         self.attributes_of_directories()?;
         self.before("sync")?;
         self.below.sync()
@@ -115,10 +144,12 @@ impl Replay<'_> {
         }
     }
 
-    /// What was half made goes.
+    /// What was half made goes; behind damage only what can be made again.
     fn clear(&mut self) -> Result<()> {
         let park = self.below.park()?;
-        for name in park.names()?.iter().filter(|name| name.starts_with(b"new-")) {
+        let again: HashSet<Vec<u8>> = self.fold.files.keys().map(|node| crate::make::new_name(*node)).collect();
+        let is_whole = self.done.damage.is_none();
+        for name in park.names()?.iter().filter(|name| name.starts_with(b"new-") && (is_whole || again.contains(*name))) {
             if let Some(there) = park.stat(name)? {
                 self.before("clear")?;
                 park.remove(name, there.attr.kind == Kind::Directory)?;
@@ -216,6 +247,9 @@ impl Replay<'_> {
     fn displace_name(&mut self, dir: u64, name: &[u8], node: u64) -> Result<()> {
         // One that is not below has no names there.
         let Some(path) = self.at.get(&dir).cloned() else { return Ok(()) };
+        if path.is_empty() && cache::is_ours(name) {
+            return Err(Failure::new(name, Errno::EPERM));
+        }
         let at = self.open(&path)?;
         let Some(there) = at.stat(name)? else { return Ok(()) };
         let id = there.id;
@@ -234,6 +268,9 @@ impl Replay<'_> {
             at.rename(name, &park, &parked(id), RenameFlags::NOREPLACE)?;
         }
         self.moved(&old, &new);
+        if self.fold.known.contains(&id) && self.fold.lost.contains(&id) {
+            self.displaced.insert(parked(id));
+        }
         Ok(())
     }
 
@@ -282,6 +319,9 @@ impl Replay<'_> {
 
     fn place_name(&mut self, dir: u64, name: &[u8], node: u64) -> Result<()> {
         let Some(path) = self.at.get(&dir).cloned() else { return self.is_missing(name) };
+        if path.is_empty() && cache::is_ours(name) {
+            return Err(Failure::new(name, Errno::EPERM));
+        }
         let at = self.open(&path)?;
         let to = join(&path, name);
         let Some(file) = self.fold.files.get(&node).cloned() else { return Err(Failure::new(to, Errno::EUCLEAN)) };
@@ -438,7 +478,9 @@ impl Replay<'_> {
                     }
                 }
             }
-            dir.set_mode(name, fact.mode)?;
+            // A record is no reason to give rights that the owner of the directory does not have.
+            let taken = if self.below.is_above_owner(fact.uid) { SET_ID } else { 0 };
+            dir.set_mode(name, fact.mode & !taken)?;
         }
         dir.set_times(name, (fact.atime != fact.mtime).then_some(fact.atime), Some(fact.mtime))
     }
@@ -459,6 +501,31 @@ impl Replay<'_> {
         drop(park);
         self.before("unpark")?;
         self.below.top()?.remove(PARK.as_bytes(), true)
+    }
+
+    /// What was in the park may belong where only the damaged part of the journal says.
+    fn keep_park(&mut self) -> Result<()> {
+        let (park, top) = (self.below.park()?, self.below.top()?);
+        for name in park.names()?.iter().filter(|name| self.displaced.contains(*name)).cloned().collect::<Vec<_>>() {
+            let Some(there) = park.stat(&name)? else { continue };
+            self.before("remove")?;
+            self.remove_tree(&park, &name, there.attr.kind == Kind::Directory, true, 0)?;
+        }
+        self.before("unpark")?;
+        if park.names()?.is_empty() {
+            return top.remove(PARK.as_bytes(), true);
+        }
+        for number in 0..1000 {
+            let kept = if number == 0 { format!("{PARK}.damaged") } else { format!("{PARK}.damaged.{number}") };
+            match top.rename(PARK.as_bytes(), &top, kept.as_bytes(), RenameFlags::NOREPLACE) {
+                Err(failure) if failure.errno == Errno::EEXIST => {}
+                renamed => {
+                    self.done.kept = Some(kept);
+                    return renamed;
+                }
+            }
+        }
+        Err(Failure::new(PARK, Errno::EEXIST))
     }
 
     /// Whether it is gone. What is left in a directory that was known is somebody else's: all that was in it here was noted.

@@ -9,6 +9,12 @@
 //! A group is there when its checksum says so and its number is the next: so a torn one is none, and neither is one of an
 //! earlier time around. Every write is durable when it returns, and they are made one after another, so that at most the
 //! last group is torn. Room is used again only once a header that no longer wants it is durable.
+//!
+//! **A torn end is told from damage** ([`End`]): numbers only grow, so a whole head anywhere in the ring with a later number
+//! than the one that is missing was written after that one had become durable. When nobody has called for a while an *end
+//! mark* with the next number is written behind the last group ([`Ring::confirm`]), where the next group will be: so what
+//! was acknowledged before is known to have been whole. A body behind the ring is durable before its head is written. All
+//! else that does not fit is damage too: a file that is shorter than its header says, headers that are neither whole nor zeros.
 
 use crate::{Failure, Result};
 use format::checksum::Sum;
@@ -21,10 +27,14 @@ pub const BLOCK: u64 = 4096;
 pub const START: u64 = 2 * BLOCK;
 /// Kept for heads of groups whose body is elsewhere.
 const KEPT: u64 = 16 * BLOCK;
+/// Bytes that are looked through at once.
+const PIECE: usize = 1 << 20;
 /// Bytes of a group's head.
 const HEAD: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"BPjournl");
 const GROUP: u64 = u64::from_le_bytes(*b"BPjgroup");
+/// All groups with lower numbers were whole.
+const END: u64 = u64::from_le_bytes(*b"BPjndend");
 /// The next group is at the start of the ring.
 const AROUND: u64 = u64::from_le_bytes(*b"BPjround");
 const VERSION: u64 = 1;
@@ -81,6 +91,27 @@ impl Header {
         bytes
     }
 
+    /// The header that counts. `None`: there is none, but zeros or nothing.
+    pub fn read(medium: &impl Medium) -> Result<Option<Header>> {
+        let mut found: Option<Header> = None;
+        let mut is_empty = true;
+        for at in [0, BLOCK] {
+            let mut bytes = vec![0; BLOCK as usize];
+            let len = medium.read(at, &mut bytes).map_err(failed)?;
+            is_empty &= bytes[..len].iter().all(|byte| *byte == 0);
+            if let Some(header) = Header::decode(&bytes[..len])
+                && found.as_ref().is_none_or(|other| other.generation < header.generation)
+            {
+                found = Some(header);
+            }
+        }
+        if found.is_none() && !is_empty {
+            let what = "neither header is whole, so it is damaged, or no journal; move it away";
+            return Err(Failure::new(what, Errno::EUCLEAN));
+        }
+        Ok(found)
+    }
+
     fn decode(bytes: &[u8]) -> Option<Header> {
         let (said, sum) = bytes.split_at_checked(BLOCK as usize - 8)?;
         if format::checksum::bytes(said) != word(sum, 0) || word(said, 0) != MAGIC || word(said, 1) != VERSION {
@@ -126,6 +157,34 @@ fn blocks(len: u64) -> u64 {
 /// Bodies of groups.
 pub type Groups = Vec<Vec<u8>>;
 
+/// What comes behind the last group that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing.
+    Clean,
+    /// A group that was being written when the machine stopped: nobody has been promised anything of it.
+    Torn,
+    /// Groups that were whole once.
+    Damaged(Damage),
+}
+
+/// What is wrong with a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Number of the first group that is missing.
+    pub group: u64,
+    /// Where it should be.
+    pub at: u64,
+    /// What shows that it was there.
+    pub why: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "group {} at offset {} is damaged ({})", self.group, self.at, self.why)
+    }
+}
+
 /// A group that counts.
 #[derive(Clone, Copy, Debug)]
 struct Live {
@@ -138,6 +197,36 @@ struct Live {
     spilled: u64,
 }
 
+/// The head of a group, or of nothing.
+struct Head {
+    kind: u64,
+    number: u64,
+    len: u64,
+    place: u64,
+    time: u64,
+    sum: u64,
+}
+
+impl Head {
+    /// In the first bytes of a block; `None`: of no kind.
+    fn of(bytes: &[u8]) -> Option<Head> {
+        let bytes = bytes.get(..HEAD)?;
+        let w = |index| word(bytes, index);
+        let head = Head { kind: w(0), number: w(1), len: w(2), place: w(3), time: w(4), sum: w(5) };
+        matches!(head.kind, GROUP | AROUND | END).then_some(head)
+    }
+
+    /// Whether it says so; its checksum may say otherwise.
+    fn is_named(&self, kind: u64, number: u64) -> bool {
+        (self.kind, self.number) == (kind, number)
+    }
+
+    /// Whether it is that one, without a body.
+    fn is(&self, kind: u64, number: u64) -> bool {
+        self.is_named(kind, number) && self.sum == alone(kind, number, self.time)
+    }
+}
+
 /// A journal.
 #[derive(Debug)]
 pub struct Ring<M> {
@@ -146,6 +235,8 @@ pub struct Ring<M> {
     head: u64,
     next: u64,
     live: VecDeque<Live>,
+    /// An end mark is behind the last group.
+    is_confirmed: bool,
 }
 
 fn failed(errno: Errno) -> Failure {
@@ -158,6 +249,11 @@ fn sum(number: u64, place: u64, time: u64, body: &[u8]) -> u64 {
         sum.word(word);
     }
     sum.finish()
+}
+
+/// The checksum of a head without a body. That of an end mark is no group's: a group will be written over it.
+fn alone(kind: u64, number: u64, time: u64) -> u64 {
+    sum(if kind == END { !number } else { number }, 0, time, &[])
 }
 
 fn head(kind: u64, number: u64, place: u64, time: u64, body: &[u8]) -> Vec<u8> {
@@ -178,29 +274,114 @@ impl<M: Medium> Ring<M> {
             medium.write(generation % 2 * BLOCK, &header.encode()).map_err(failed)?;
         }
         let header = Header { generation: 3, ..header };
-        Ok(Ring { medium, header, head: START, next: 1, live: VecDeque::new() })
+        Ok(Ring { medium, header, head: START, next: 1, live: VecDeque::new(), is_confirmed: false })
     }
 
-    /// One that is there, and its groups. `None`: there is none.
-    pub fn open(medium: M) -> Result<Option<(Ring<M>, Groups)>> {
-        let mut found: Option<Header> = None;
-        for at in [0, BLOCK] {
-            let mut bytes = vec![0; BLOCK as usize];
-            let len = medium.read(at, &mut bytes).map_err(failed)?;
-            if let Some(header) = Header::decode(&bytes[..len])
-                && found.as_ref().is_none_or(|other| other.generation < header.generation)
-            {
-                found = Some(header);
-            }
-        }
-        let Some(header) = found else { return Ok(None) };
+    /// One that is there, its groups, and what comes behind them. `None`: there is none, but zeros or nothing.
+    pub fn open(medium: M) -> Result<Option<(Ring<M>, Groups, End)>> {
+        let Some(header) = Header::read(&medium)? else { return Ok(None) };
         let (head, next) = header.tail;
-        let mut ring = Ring { medium, header, head, next, live: VecDeque::new() };
+        let mut ring = Ring { medium, header, head, next, live: VecDeque::new(), is_confirmed: false };
         let mut bodies = Vec::new();
         while let Some(body) = ring.read_next()? {
             bodies.push(body);
         }
-        Ok(Some((ring, bodies)))
+        let end = ring.look_behind()?;
+        Ok(Some((ring, bodies, end)))
+    }
+
+    /// Where the next group is, or would be.
+    fn next_place(&self) -> Result<u64> {
+        if self.head == self.end() || self.head_at(self.head)?.is_some_and(|head| head.is(AROUND, self.next)) {
+            return Ok(START);
+        }
+        Ok(self.head)
+    }
+
+    /// What comes behind the last group.
+    fn look_behind(&mut self) -> Result<End> {
+        let (at, next) = (self.next_place()?, self.next);
+        let damage = |why: &str| Ok(End::Damaged(Damage { group: next, at, why: why.to_owned() }));
+        if self.medium.read(self.end() - 1, &mut [0]).map_err(failed)? != 1 {
+            return damage("the file is shorter than its header says");
+        }
+        let there = self.head_at(at)?;
+        if there.as_ref().is_some_and(|head| head.is(END, next)) {
+            self.is_confirmed = true;
+            return Ok(End::Clean);
+        }
+        if let Some(kind) = self.later(at)? {
+            return damage(if kind == END { "an end mark behind it is whole" } else { "a later group is whole" });
+        }
+        match there {
+            // A head takes less than a sector, so all of it was written, and its body before.
+            Some(head) if head.is_named(GROUP, next) && head.place != 0 => damage("its body is not what its head says"),
+            Some(head) if head.is_named(GROUP, next) => Ok(End::Torn),
+            _ => Ok(End::Clean),
+        }
+    }
+
+    /// The kind of a whole head that was written later than the group that is missing at `at`; or of that group elsewhere.
+    fn later(&self, at: u64) -> Result<Option<u64>> {
+        let (mut piece, mut from) = (vec![0; PIECE], START);
+        while from < self.end() {
+            let len = self.medium.read(from, &mut piece).map_err(failed)?;
+            for (index, block) in piece[..len].chunks(BLOCK as usize).enumerate() {
+                let place = from + index as u64 * BLOCK;
+                let Some(head) = Head::of(block).filter(|_| place < self.end()) else { continue };
+                let is_next = head.is_named(GROUP, self.next) && place != at;
+                let is_later = head.number > self.next && head.number - self.next <= self.header.room / BLOCK;
+                if (is_next || is_later) && self.is_whole(place, &head)? {
+                    return Ok(Some(head.kind));
+                }
+            }
+            from += PIECE as u64;
+        }
+        Ok(None)
+    }
+
+    /// The head in a block, whole or not; `None`: of no kind.
+    fn head_at(&self, at: u64) -> Result<Option<Head>> {
+        let mut bytes = vec![0; HEAD];
+        let len = self.medium.read(at, &mut bytes).map_err(failed)?;
+        Ok(Head::of(&bytes[..len]))
+    }
+
+    /// Whether a head and what it says of are as they were written.
+    fn is_whole(&self, at: u64, head: &Head) -> Result<bool> {
+        if head.kind != GROUP {
+            return Ok(head.is(head.kind, head.number));
+        }
+        Ok(self.body(at, head)?.is_some())
+    }
+
+    /// The body of a group, if it is as it was written.
+    fn body(&self, at: u64, head: &Head) -> Result<Option<Vec<u8>>> {
+        let (len, place) = (head.len, head.place);
+        // A length that was never written is none.
+        let Some(end) = (if place == 0 { at + HEAD as u64 } else { place }).checked_add(len) else { return Ok(None) };
+        if place == 0 && end > self.end() || place != 0 && place < self.end() {
+            return Ok(None);
+        }
+        if len != 0 && self.medium.read(end - 1, &mut [0]).map_err(failed)? != 1 {
+            return Ok(None);
+        }
+        let mut body = vec![0; len as usize];
+        let came = self.medium.read(end - len, &mut body).map_err(failed)?;
+        let is_whole = came as u64 == len && sum(head.number, place, head.time, &body) == head.sum;
+        Ok(is_whole.then_some(body))
+    }
+
+    /// Says, durably, that all groups so far were whole. Nobody waits for it, and without room it is left.
+    pub fn confirm(&mut self) -> Result<()> {
+        let (at, left_out) = self.place(BLOCK);
+        if self.is_confirmed || self.live.is_empty() || self.used() + left_out + BLOCK > self.header.room {
+            return Ok(());
+        }
+        self.is_confirmed = true;
+        let mut bytes = head(END, self.next, 0, 0, &[]);
+        bytes[5 * 8..6 * 8].copy_from_slice(&alone(END, self.next, 0).to_le_bytes());
+        self.write_block(at, bytes)
     }
 
     fn end(&self) -> u64 {
@@ -222,6 +403,12 @@ impl<M: Medium> Ring<M> {
         self.live.is_empty()
     }
 
+    /// The number of the first group that counts, and where each is, or the rest of the ring before it.
+    pub fn places(&self) -> (u64, Vec<u64>) {
+        let (at, number) = self.header.tail;
+        (number, std::iter::once(at).chain(self.live.iter().map(|live| live.next)).collect())
+    }
+
     /// The number of the group that was written last.
     pub fn last(&self) -> u64 {
         self.next - 1
@@ -229,48 +416,22 @@ impl<M: Medium> Ring<M> {
 
     /// The group at the head, if there is one.
     fn read_next(&mut self) -> Result<Option<Vec<u8>>> {
-        let before = self.end() - self.head;
-        if before == 0 {
-            return self.read_at(START, before);
-        }
-        let mut bytes = vec![0; HEAD];
-        let len = self.medium.read(self.head, &mut bytes).map_err(failed)?;
-        let is_around = len == HEAD && word(&bytes, 0) == AROUND && word(&bytes, 1) == self.next;
-        if is_around && word(&bytes, 5) == sum(self.next, 0, word(&bytes, 4), &[]) {
-            return self.read_at(START, before);
-        }
-        self.read_at(self.head, 0)
-    }
-
-    fn read_at(&mut self, at: u64, before: u64) -> Result<Option<Vec<u8>>> {
-        let mut bytes = vec![0; HEAD];
-        let came = self.medium.read(at, &mut bytes).map_err(failed)?;
-        if came < HEAD || word(&bytes, 0) != GROUP || word(&bytes, 1) != self.next {
-            return Ok(None);
-        }
-        let [len, place, time, said] = [2, 3, 4, 5].map(|index| word(&bytes, index));
-        let room = if place == 0 { blocks(len.saturating_add(HEAD as u64)) } else { BLOCK };
+        let at = self.next_place()?;
+        let before = if at == self.head { 0 } else { self.end() - self.head };
+        let Some(head) = self.head_at(at)?.filter(|head| head.is_named(GROUP, self.next)) else { return Ok(None) };
+        let room = if head.place == 0 { blocks(head.len.saturating_add(HEAD as u64)) } else { BLOCK };
         if self.used() + before + room > self.header.room || at + room > self.end() {
             return Ok(None);
         }
-        // A length that was never written is none.
-        let Some(end) = (if place == 0 { at + HEAD as u64 } else { place }).checked_add(len) else { return Ok(None) };
-        if place != 0 && (place < self.end() || self.medium.read(end - 1, &mut [0]).map_err(failed)? != 1) {
-            return Ok(None);
-        }
-        let mut body = vec![0; len as usize];
-        let came = self.medium.read(end - len, &mut body).map_err(failed)?;
-        if (came as u64) < len || sum(self.next, place, time, &body) != said {
-            return Ok(None);
-        }
-        let spilled = if place == 0 { 0 } else { place + blocks(len) };
+        let Some(body) = self.body(at, &head)? else { return Ok(None) };
+        let spilled = if head.place == 0 { 0 } else { head.place + blocks(head.len) };
         self.note(at + room, before + room, spilled);
         Ok(Some(body))
     }
 
     fn note(&mut self, next: u64, room: u64, spilled: u64) {
         self.live.push_back(Live { number: self.next, next, room, spilled });
-        (self.head, self.next) = (next, self.next + 1);
+        (self.head, self.next, self.is_confirmed) = (next, self.next + 1, false);
     }
 
     /// Writes a group; it is durable when this returns. Its number.

@@ -49,13 +49,21 @@ fn body(number: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(number + 3) >> 3) as u8 | 1).collect()
 }
 
-fn open(bytes: Vec<u8>) -> (Ring<Log>, Vec<Vec<u8>>) {
+fn open_whole(bytes: Vec<u8>) -> (Ring<Log>, Vec<Vec<u8>>, End) {
     Ring::open(Log(Rc::default(), Rc::new(RefCell::new(bytes)))).unwrap().unwrap()
+}
+
+/// One that must not be called damaged.
+fn open(bytes: Vec<u8>) -> (Ring<Log>, Vec<Vec<u8>>) {
+    let (ring, groups, end) = open_whole(bytes);
+    assert!(!matches!(end, End::Damaged(_)), "{end:?}");
+    (ring, groups)
 }
 
 /// What the ring was asked, and what must be there after it: the first number and the groups.
 fn work(each: &mut dyn FnMut(&Ring<Log>, &VecDeque<Write>)) -> Log {
     let log = Log::default();
+    apply(&mut log.1.borrow_mut(), 0, &vec![0; (START + header().room) as usize]);
     let mut ring = Ring::make(log.clone(), header()).unwrap();
     let mut there: VecDeque<Write> = VecDeque::new();
     // Lengths that fill blocks to the byte, that do not fit in the ring, and none; freed now and then, so that the ring goes
@@ -66,6 +74,10 @@ fn work(each: &mut dyn FnMut(&Ring<Log>, &VecDeque<Write>)) -> Log {
         let number = ring.append(&body, 5).unwrap();
         there.push_back((number, body));
         each(&ring, &there);
+        if index % 4 == 1 {
+            ring.confirm().unwrap();
+            each(&ring, &there);
+        }
         if index % 3 == 2 {
             let number = number - (index as u64 % 2);
             ring.free(number).unwrap();
@@ -104,7 +116,7 @@ fn torn_writes() {
         after.push((writes, there.iter().map(|(_, body)| body.clone()).collect()));
     });
     let writes = log.0.borrow();
-    let mut bytes = Vec::new();
+    let mut bytes = vec![0; (START + header().room) as usize];
     let mut tried = 0;
     for (index, (at, write)) in writes.iter().enumerate() {
         let before = after.iter().rev().find(|(count, _)| *count <= index);
@@ -133,12 +145,84 @@ fn torn_writes() {
 /// Goal: what is no journal is none, and whatever is in one does not make the reader fall over.
 #[test]
 fn flips() {
-    assert!(Ring::open(Log::default()).unwrap().is_none());
+    let open = |bytes| Ring::open(Log(Rc::default(), Rc::new(RefCell::new(bytes))));
+    assert!(open(Vec::new()).unwrap().is_none());
+    assert!(open(vec![0; 100_000]).unwrap().is_none());
+    assert_eq!(open(b"somebody's notes\n".to_vec()).unwrap_err().errno, Errno::EUCLEAN);
     let log = work(&mut |_, _| {});
     let whole = log.1.borrow().clone();
     for bit in (0..whole.len() * 8).step_by(4_099) {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        let _ = Ring::open(Log(Rc::default(), Rc::new(RefCell::new(flipped))));
+        let _ = open(flipped);
+    }
+}
+
+/// A journal with some groups, the last of which is confirmed, or not.
+fn with_groups(confirmed: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let log = Log::default();
+    apply(&mut log.1.borrow_mut(), 0, &vec![0; (START + header().room) as usize]);
+    let mut ring = Ring::make(log.clone(), header()).unwrap();
+    // Three are below, the fourth goes around, and the last two do not fit.
+    let lengths = [40_000, 30_000, 36_000, 30_000, 100, 5_000, 60_000, 10];
+    for (index, len) in lengths.iter().enumerate() {
+        ring.append(&body(index as u64, *len), 5).unwrap();
+        if index < 3 {
+            ring.free(index as u64 + 1).unwrap();
+        }
+    }
+    assert!(ring.live.front().is_some_and(|live| live.room > blocks(30_000 + HEAD as u64)), "it does not go around");
+    if confirmed {
+        ring.confirm().unwrap();
+    }
+    let groups = (3..lengths.len()).map(|index| body(index as u64, lengths[index])).collect();
+    (log.1.borrow().clone(), groups)
+}
+
+/// Opens a damaged journal, of which these groups were acknowledged; whether something is missing of them.
+fn says(bytes: &[u8], groups: &[Vec<u8>], confirmed: bool, what: &str) -> bool {
+    let opened = Ring::open(Log(Rc::default(), Rc::new(RefCell::new(bytes.to_vec()))));
+    let Ok(Some((_, found, end))) = opened else {
+        // Both headers are gone: an empty file of zeros is a journal in the making.
+        assert!(opened.is_err() || bytes.iter().take(8192).all(|byte| *byte == 0), "{what}");
+        return true;
+    };
+    // A header that frees may be lost: then groups come again that are below.
+    let found = if found.len() > groups.len() { &found[1..] } else { &found[..] };
+    let is_all = found == groups;
+    let is_last = found.len() + 1 == groups.len() && !confirmed;
+    assert!(groups.starts_with(found), "{what}: {} groups", found.len());
+    assert!(is_all || is_last || matches!(end, End::Damaged(_)), "{what}: {} groups, {end:?}", found.len());
+    !is_all
+}
+
+/// Goal: whatever happens to what was acknowledged, it is there, or its loss is said, and what is there is a beginning of
+/// it. Method: bits flipped, sectors and blocks zeroed, the file cut, everywhere; with an end mark nothing is silent, and
+/// without one only the last group may look torn, or never written.
+#[test]
+fn damage_is_said() {
+    for confirmed in [true, false] {
+        let (whole, groups) = with_groups(confirmed);
+        let (_, found, end) = open_whole(whole.clone());
+        assert_eq!((found == groups, end), (true, End::Clean));
+        let mut said = 0;
+        let mut try_all = |what: String, change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = whole.clone();
+            change(&mut bytes);
+            said += usize::from(says(&bytes, &groups, confirmed, &what));
+        };
+        let heads = (0..whole.len() / 4096).flat_map(|at| (at * 32_768..at * 32_768 + 512).step_by(3));
+        for bit in (0..whole.len() * 8).step_by(2_503).chain(heads) {
+            try_all(format!("bit {bit}"), &|bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        }
+        for size in [512, 4096, 8192] {
+            for at in (0..whole.len() / size).map(|index| index * size) {
+                try_all(format!("{size} zeros at {at}"), &|bytes| bytes[at..at + size].fill(0));
+            }
+        }
+        for len in (0..whole.len()).step_by(1_021) {
+            try_all(format!("cut at {len}"), &|bytes| bytes.truncate(len));
+        }
+        assert!(said > 500, "{said}");
     }
 }
