@@ -298,7 +298,7 @@ fuzz-ci:
 # libFuzzer with the address sanitizer, FUZZ_LONG seconds a target (cargo-fuzz and a nightly compiler).
 # What an input maps stays mapped, and the sanitizer keeps what is freed: hence the limit of memory.
 FUZZ_LONG ?= 600
-FUZZ_TARGETS ?= open operations checker resolver peer mutator daemon requests
+FUZZ_TARGETS ?= open operations checker resolver peer mutator daemon requests journal cached
 fuzz:
 	for target in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus-grown/$$target fuzz/corpus/$$target; (cd fuzz && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --features libfuzzer $$target \
 	    corpus-grown/$$target corpus/$$target -- -max_total_time=$(FUZZ_LONG) -timeout=10 -max_len=500 -rss_limit_mb=8192) || exit 1; done

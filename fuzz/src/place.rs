@@ -86,6 +86,19 @@ impl Place {
         place
     }
 
+    /// Over an image that is in a directory of its own, which goes with it.
+    ///
+    /// # Panics
+    /// If it can't be mapped.
+    pub fn over(directory: String) -> Place {
+        let file = File::options().read(true).write(true).open(format!("{directory}/image")).expect("open");
+        // Where it ends is not where its limit is, while nothing has been stored there.
+        file.set_len(LIMIT).expect("length");
+        let mut place = Place { directory, file, map: std::ptr::null_mut(), golden: Vec::new(), areas: Vec::new() };
+        place.map = place.map_file();
+        place
+    }
+
     fn map_file(&self) -> *mut u8 {
         // SAFETY: a new mapping at a place of the kernel's choice.
         let at = unsafe {
@@ -135,7 +148,10 @@ impl Place {
     }
 
     /// Notes which lines are worth damaging.
-    fn find_lines(&mut self) {
+    pub fn find_lines(&mut self) {
+        if self.golden.is_empty() {
+            self.golden = self.bytes().to_vec();
+        }
         let areas = [
             (0, layout::ROOT),
             (layout::ROOT, layout::VOLATILE),
@@ -194,6 +210,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
+        // SAFETY: mapped once, and nobody refers to it after this.
+        unsafe { libc::munmap(self.map.cast(), LIMIT as usize) };
     }
 }
 

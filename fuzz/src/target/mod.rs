@@ -1,7 +1,9 @@
 //! The targets.
 
+pub mod cached;
 pub mod checker;
 pub mod daemon;
+pub mod journal;
 pub mod mutator;
 pub mod open;
 pub mod operations;
@@ -10,7 +12,7 @@ pub mod requests;
 pub mod resolver;
 
 /// All of them by name, for `replay`.
-pub const ALL: [(&str, fn(&[u8])); 8] = [
+pub const ALL: [(&str, fn(&[u8])); 10] = [
     ("open", open::run),
     ("operations", operations::run),
     ("checker", checker::run),
@@ -19,4 +21,6 @@ pub const ALL: [(&str, fn(&[u8])); 8] = [
     ("mutator", mutator::run),
     ("daemon", daemon::run),
     ("requests", requests::run),
+    ("journal", journal::run),
+    ("cached", cached::run),
 ];
