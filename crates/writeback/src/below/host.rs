@@ -67,8 +67,13 @@ impl Below {
 
     /// Makes a directory at its top.
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
-        let made = self.owner.act(|| rustix::fs::mkdirat(&self.root, OsStr::from_bytes(name), Mode::RWXU));
+        let made = self.owner.make(|| rustix::fs::mkdirat(&self.root, OsStr::from_bytes(name), Mode::RWXU));
         made.map_err(|error| Failure::new(name, errno(error)))
+    }
+
+    /// Nobody but this user changes names in the park.
+    pub fn secure(&self, park: &Dir) -> Result<()> {
+        self.owner.secure(&park.fd).map_err(park.failed(b""))
     }
 
     /// All of the file system that was written is durable.
@@ -115,25 +120,25 @@ impl Dir {
     }
 
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
-        self.owner.act(|| rustix::fs::mkdirat(&self.fd, OsStr::from_bytes(name), Mode::RWXU)).map_err(self.failed(name))
+        self.owner.make(|| rustix::fs::mkdirat(&self.fd, OsStr::from_bytes(name), Mode::RWXU)).map_err(self.failed(name))
     }
 
     pub fn make_symlink(&self, target: &[u8], name: &[u8]) -> Result<()> {
         self.owner
-            .act(|| rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, OsStr::from_bytes(name)))
+            .make(|| rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, OsStr::from_bytes(name)))
             .map_err(self.failed(name))
     }
 
     pub fn make_node(&self, name: &[u8], kind: rustix::fs::FileType, device: u64) -> Result<()> {
         self.owner
-            .act(|| rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device))
+            .make(|| rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device))
             .map_err(self.failed(name))
     }
 
     pub fn make_file(&self, name: &[u8]) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
-        let made = self.owner.act(|| rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, mode));
+        let made = self.owner.make(|| rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, mode));
         made.map(File::Fd).map_err(self.failed(name))
     }
 

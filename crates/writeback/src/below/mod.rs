@@ -166,14 +166,21 @@ impl Below {
             Below::Host(below) => below.make_directory(self.park_name())?,
             Below::Daemon(below) => below.make_directory(self.park_name())?,
         }
-        self.dir_as(self.park_name(), PARK_ID)
+        let made = self.park_if()?;
+        made.ok_or_else(|| Failure::new(self.park_name(), Errno::ENOENT))
     }
 
     /// The same if it is there.
     pub fn park_if(&self) -> Result<Option<Dir>> {
         match self.dir_as(self.park_name(), PARK_ID) {
             Err(failure) if failure.errno == Errno::ENOENT => Ok(None),
-            opened => opened.map(Some),
+            opened => {
+                let park = opened?;
+                if let (Below::Host(below), At::Host(dir)) = (self, &park.at) {
+                    below.secure(dir)?;
+                }
+                Ok(Some(park))
+            }
         }
     }
 

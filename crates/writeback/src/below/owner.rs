@@ -1,12 +1,15 @@
 //! With whose rights the directory below is changed.
 //!
 //! A session of root's on a directory of another user changes it as that user: so nothing is reached that this user could
-//! not have changed, whatever the user puts there while it is changed, and what is made belongs to the user from the first
-//! moment. Root's programs may do more than that in the session (give files away, write to root's own files there); the
-//! calls that the kernel refuses to the owner are made again as root. That needs the word of root alone: where another
-//! user may have written the image that says so, they fail.
+//! not have changed, whatever the user puts there while it is changed. Root's programs may do more than that in the session
+//! (give files away, write to root's own files there); the calls that the kernel refuses to the owner are made again as
+//! root. That needs the word of root alone: where another user may have written the image that says so, they fail.
+//!
+//! On that word alone new things are made as root, in a park of root's own: they get their owner last, so nobody sees what
+//! is in a file, or a directory, of root's before it is root's, and nobody exchanges it before its owner is set.
 
-use rustix::fs::Stat;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, Stat};
 use rustix::io::{Errno, Result};
 
 /// The identity for calls that change the directory.
@@ -29,7 +32,21 @@ impl Owner {
         self.ids.is_some_and(|(owner, _)| owner != uid)
     }
 
-    /// Makes a call.
+    /// Makes a call that makes something new.
+    pub fn make<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
+        if self.is_trusted { call() } else { self.act(call) }
+    }
+
+    /// Makes the park root's own, if another user could change names in it.
+    pub fn secure(&self, park: &OwnedFd) -> Result<()> {
+        if self.ids.is_none() || !self.is_trusted {
+            return Ok(());
+        }
+        rustix::fs::fchown(park, Some(rustix::process::geteuid()), Some(rustix::process::getegid()))?;
+        rustix::fs::fchmod(park, Mode::RWXU)
+    }
+
+    /// Makes a call that changes something.
     pub fn act<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         let Some((uid, gid)) = self.ids else { return call() };
         let result = match Acting::begin(uid, gid) {
