@@ -106,7 +106,8 @@ fn damaged(directory: &Path, path: &Path, done: &Replayed, damage: &Damage, mark
     marker.remove();
     let kept = done.kept.as_ref().map_or_else(String::new, |kept| format!(", files on their way are in {kept}"));
     Failure::new(format!(
-        "{}: {damage}; {} is as it was before that group ({} names, {} bytes replayed), later changes are lost{kept}; the          journal is kept as {}",
+        "{}: {damage}; {} is as it was before that group ({} names, {} bytes replayed), changes after it, if any, are lost{kept}; \
+         the journal is kept as {}",
         path.display(),
         directory.display(),
         done.names,
