@@ -38,6 +38,24 @@ if [ "$(id -u)" = 0 ]; then
     printf 'image %s\nnumber 1\n' "$image" >low/.bypath-cache && chown 12345 low/.bypath-cache && all_refuse "another user's"
 fi
 
+# Root in the directory of another user: the directory becomes what root's own calls would have made of it.
+if [ "$(id -u)" = 0 ]; then
+    cat >work.sh <<'S'
+echo new >own/new; echo more >>own/f; echo more >>own/roots; echo x >closed/x; mkdir own/sub secret; echo y >own/sub/y
+chown 12346 own/sub/y; chmod 4755 own/new; ln -s f own/sl; mkfifo own/ff; mv own/f own/moved; ln own/moved own/hard
+rm closed/f; chmod 700 secret; echo s >secret/s; echo z >roots/z; chmod 600 own/sub/y
+S
+    for tree in theirs twin; do
+        mkdir -p $tree/own $tree/closed && echo f | tee $tree/own/f >$tree/closed/f && chown -R 12345:12345 $tree
+        mkdir $tree/roots && echo r >$tree/own/roots && chmod 600 $tree/own/roots && chmod 555 $tree/closed && chmod 444 $tree/own/f
+    done
+    chmod 755 . && (cd twin && sh ../work.sh)
+    timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/theirs:$point,cache=$image:64M" -- sh -c "cd $point && sh $PWD/work.sh" 2>err
+    rm -f "$image"
+    list() { (cd "$1" && find . -printf '%M %U %G %n %p\n' | sort && find . -type f | sort | xargs cat); }
+    [ "$(list theirs)" = "$(list twin)" ] || fail "root in another user's directory: $(diff <(list theirs) <(list twin)) $(cat err)"
+fi
+
 # A journal with eight acknowledged files, of which the second group is damaged.
 setsid "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M,sync=journal" -- \
     bash -c "cd $point; for i in \$(seq 8); do echo \$i >f\$i; sync f\$i; done; touch $PWD/done; sleep 60" 2>err &
