@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use opendal::layers::{RetryEvent, RetryLayer, TimeoutLayer};
 use opendal::{Buffer, Capability, Entry, ErrorKind, Metadata, Operator};
 use pm::Errno;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
