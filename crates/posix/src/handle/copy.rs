@@ -197,13 +197,13 @@ impl Process {
             let want = buffer.len().min(count - sent);
             result = self.take(cx, args[1], from, at, &mut buffer[..want]);
             let Ok(got @ 1..) = result else { break };
-            result = self.give(cx, args[0], out, &buffer[..got]);
-            let Ok(given) = result else { break };
+            let given;
+            (given, result) = self.give_all(cx, args[0], out, &buffer[..got]);
             sent += given;
             at = at.map(|at| at + given as u64);
             if given < got {
                 if at.is_none() {
-                    // What the kernel file gave and nobody took goes back.
+                    // Bytes that were read and not written are read again by the next call.
                     // SAFETY: plain numbers.
                     unsafe {
                         self.door
@@ -231,6 +231,19 @@ impl Process {
         // SAFETY: a buffer of ours, as long as we say.
         let got = unsafe { self.door.kernel(nr as usize, [fd, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0]) };
         Ok(pm::sys::check(got)?)
+    }
+
+    /// Writes until something stops it, as the kernel does, whose signal for a limit comes with the write that meets it: how much
+    /// was written, and the last answer.
+    fn give_all(&self, cx: &Cx, fd: usize, out: Option<&OpenFile>, bytes: &[u8]) -> (usize, base::Result<usize>) {
+        let mut given = 0;
+        loop {
+            let result = self.give(cx, fd, out, &bytes[given..]);
+            given += result.unwrap_or(0);
+            if given == bytes.len() || out.is_none() || !matches!(result, Ok(1..)) {
+                return (given, result);
+            }
+        }
     }
 
     fn give(&self, cx: &Cx, fd: usize, out: Option<&OpenFile>, bytes: &[u8]) -> base::Result<usize> {

@@ -5,26 +5,73 @@ use super::copy::{Position, kind_in_kernel};
 use super::{done, fail};
 use crate::path::OpenFile;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Kind};
+use base::{Cx, Error, Kind, SetAttr};
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
 /// The most that one `splice` moves: a pipe seldom takes more.
 const SPLICE_MAX: usize = 1 << 20;
+const NON_BLOCKING: usize = 2;
 
 /// What a `splice` goes through.
 struct Through<'a> {
-    /// The file in memory.
-    memory: usize,
-    buffer: &'a mut [u8],
     file: &'a OpenFile<'a>,
+    /// Offset in the file.
     at: u64,
+    cx: &'a Cx<'a>,
+}
+
+/// A pipe of the library's own, for the time of one call. It is empty before and after each step.
+struct OwnPipe<'a> {
+    process: &'a Process,
+    ends: [i32; 2],
+}
+
+impl<'a> OwnPipe<'a> {
+    fn new(process: &'a Process) -> base::Result<Self> {
+        let mut ends = [0i32; 2];
+        // The kernel does not wait for the first byte where either end of either pipe is `O_NONBLOCK`.
+        let flags = abi::O_CLOEXEC as usize;
+        // SAFETY: two numbers.
+        let made = unsafe { process.door.kernel(abi::__NR_pipe2 as usize, [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0]) };
+        pm::sys::check(made)?;
+        Ok(OwnPipe { process, ends })
+    }
+
+    /// Reads what is in it, as much as the buffer takes.
+    fn read(&self, buffer: &mut [u8]) -> base::Result<usize> {
+        let args = [self.ends[0] as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
+        // SAFETY: a buffer of ours, as long as we say.
+        Ok(pm::sys::check(unsafe { self.process.door.kernel(abi::__NR_read as usize, args) })?)
+    }
+
+    /// Copies bytes of a pipe here that stay in that pipe.
+    fn peek(&self, pipe: usize, len: usize, flags: usize) -> base::Result<usize> {
+        let args = [pipe, self.ends[1] as usize, len, flags, 0, 0];
+        // SAFETY: plain numbers.
+        Ok(pm::sys::check(unsafe { self.process.door.kernel(abi::__NR_tee as usize, args) })?)
+    }
+
+    /// Moves bytes of a pipe here, as many as there are at once.
+    fn take(&self, pipe: usize, len: usize) -> base::Result<usize> {
+        let args = [pipe, 0, self.ends[1] as usize, 0, len, NON_BLOCKING];
+        // SAFETY: plain numbers.
+        Ok(pm::sys::check(unsafe { self.process.door.kernel(abi::__NR_splice as usize, args) })?)
+    }
+}
+
+impl Drop for OwnPipe<'_> {
+    fn drop(&mut self) {
+        for end in self.ends {
+            // SAFETY: a descriptor of this call, which no other code knows.
+            unsafe { self.process.door.kernel(abi::__NR_close as usize, [end as usize, 0, 0, 0, 0, 0]) };
+        }
+    }
 }
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
-    /// `splice(in, in offset, out, out offset, len, flags)`: between a file of ours and a pipe. The kernel does it with a file
-    /// in memory that stands for ours, as a pipe may go on holding what it was given.
+    /// `splice(in, in offset, out, out offset, len, flags)`: between a file of ours and a pipe.
     pub unsafe fn splice(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let (from, to) = (self.file(args[0]), self.file(args[2]));
         let (file, other) = match (&from, &to) {
@@ -71,26 +118,40 @@ impl Process {
         // SAFETY: the caller's promise.
         let at = unsafe { position.get() }?.unwrap_or(0);
         let (len, flags) = (args[4].min(SPLICE_MAX), args[5]);
-        // SAFETY: a NUL-terminated name.
-        let memory = unsafe { self.door.kernel(abi::__NR_memfd_create as usize, [c"splice".as_ptr() as usize, 1, 0, 0, 0, 0]) };
-        let memory = pm::sys::check(memory)?;
-        // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let buffer = unsafe { &mut *thread.room().outside.get() }.as_flattened_mut();
-        let through = Through { memory, buffer, file, at };
+        let through = Through { file, at, cx };
         let moved = match is_from {
-            true => self.splice_out(cx, through, len, args[2], flags),
-            false => self.splice_in(cx, through, len, args[0], flags),
-        };
-        // SAFETY: the descriptor just made, which nobody knows.
-        unsafe { self.door.kernel(abi::__NR_close as usize, [memory, 0, 0, 0, 0, 0]) };
-        let moved = moved?;
+            true => self.splice_out(thread, &through, len, args[2], flags),
+            false => self.splice_in(thread, &through, len, args[0], flags),
+        }?;
         // SAFETY: the caller's promise.
         unsafe { position.set(at + moved as u64) }?;
         Ok(moved)
     }
 
-    fn splice_out(&self, cx: &Cx, through: Through, len: usize, pipe: usize, flags: usize) -> base::Result<usize> {
-        let Through { memory, buffer, file, at } = through;
+    /// File to pipe, through a file in memory: the pipe may hold pages, which do not change when the file does.
+    fn splice_out(&self, thread: &ThreadState, through: &Through, len: usize, pipe: usize, flags: usize) -> base::Result<usize> {
+        // SAFETY: a NUL-terminated name.
+        let memory = unsafe { self.door.kernel(abi::__NR_memfd_create as usize, [c"splice".as_ptr() as usize, 1, 0, 0, 0, 0]) };
+        let memory = pm::sys::check(memory)?;
+        let moved = self.splice_copy(thread, through, len, memory).and_then(|have| {
+            if have == 0 {
+                return Ok(0);
+            }
+            let mut zero = 0u64;
+            let args = [memory, &raw mut zero as usize, pipe, 0, have, flags];
+            // SAFETY: a word that outlives the call.
+            Ok(pm::sys::check(unsafe { self.door.kernel(abi::__NR_splice as usize, args) })?)
+        });
+        // SAFETY: the descriptor just made, which no other code knows.
+        unsafe { self.door.kernel(abi::__NR_close as usize, [memory, 0, 0, 0, 0, 0]) };
+        moved
+    }
+
+    /// Copies bytes of the file into a file in memory; how many.
+    fn splice_copy(&self, thread: &ThreadState, through: &Through, len: usize, memory: usize) -> base::Result<usize> {
+        let &Through { file, at, cx } = through;
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let buffer = unsafe { &mut *thread.room().outside.get() }.as_flattened_mut();
         let mut have = 0;
         while have < len {
             let want = buffer.len().min(len - have);
@@ -103,36 +164,64 @@ impl Process {
             pm::sys::check(unsafe { self.door.kernel(abi::__NR_pwrite64 as usize, args) })?;
             have += got;
         }
-        if have == 0 {
-            return Ok(0);
-        }
-        let mut zero = 0u64;
-        // SAFETY: a word that outlives the call.
-        let moved =
-            unsafe { self.door.kernel(abi::__NR_splice as usize, [memory, &raw mut zero as usize, pipe, 0, have, flags]) };
-        Ok(pm::sys::check(moved)?)
+        Ok(have)
     }
 
-    fn splice_in(&self, cx: &Cx, through: Through, len: usize, pipe: usize, flags: usize) -> base::Result<usize> {
-        let Through { memory, buffer, file, at } = through;
-        let mut zero = 0u64;
-        // SAFETY: a word that outlives the call.
-        let came = unsafe { self.door.kernel(abi::__NR_splice as usize, [pipe, 0, memory, &raw mut zero as usize, len, flags]) };
-        let came = pm::sys::check(came)?;
-        let mut written = 0;
-        while written < came {
-            let want = buffer.len().min(came - written);
-            let args = [memory, buffer.as_mut_ptr() as usize, want, written, 0, 0];
-            // SAFETY: a buffer of ours, as long as we say.
-            let got = pm::sys::check(unsafe { self.door.kernel(abi::__NR_pread64 as usize, args) })?;
-            let part = UserSlice::from_ref(&buffer[..got]);
-            match self.write_limited(cx, file, Some(at + written as u64), &[part]) {
-                Ok((done @ 1.., _)) => written += done,
-                Ok(_) => break,
-                Err(error) if written == 0 => return Err(error),
+    /// Pipe to file, a page at a time. A page is copied from the pipe, written, and only then taken from the pipe: bytes that
+    /// the file does not take (no space, a limit) stay where they are. Like the kernel, the call waits for the first byte only.
+    fn splice_in(&self, thread: &ThreadState, through: &Through, len: usize, pipe: usize, flags: usize) -> base::Result<usize> {
+        let own = OwnPipe::new(self)?;
+        let mut done = 0;
+        while done < len {
+            let flags = if done == 0 { flags } else { flags | NON_BLOCKING };
+            match self.splice_page(thread, through, &own, (done, len - done), pipe, flags) {
+                Ok(0) => break,
+                Ok(moved) => done += moved,
+                Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
         }
-        Ok(written)
+        Ok(done)
+    }
+
+    /// At most a page, at `done` bytes behind the beginning.
+    fn splice_page(
+        &self,
+        thread: &ThreadState,
+        through: &Through,
+        own: &OwnPipe,
+        (done, left): (usize, usize),
+        pipe: usize,
+        flags: usize,
+    ) -> base::Result<usize> {
+        let &Through { file, at, cx } = through;
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let [peeked, taken, _] = unsafe { &mut *thread.room().outside.get() };
+        let at = at + done as u64;
+        let size = file.mount.backend.attr(cx, file.node)?.size;
+        let (written, moved) = loop {
+            let want = own.peek(pipe, left.min(peeked.len()), flags)?;
+            let got = own.read(&mut peeked[..want])?;
+            let (written, _) = self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&peeked[..got])])?;
+            if written == 0 {
+                return Ok(0);
+            }
+            match own.take(pipe, written) {
+                // Another reader has emptied the pipe meanwhile.
+                Err(Error::Posix(Errno::EAGAIN)) => {}
+                moved => break (written, moved?),
+            }
+        };
+        let moved = own.read(&mut taken[..moved])?;
+        if taken[..moved] != peeked[..written] {
+            // Another reader of the pipe was faster: these are the bytes that this call got. Their place is written already, so
+            // that no space is needed.
+            self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&taken[..moved])])?;
+        }
+        if moved < written && size < at + written as u64 {
+            let size = Some(size.max(at + moved as u64));
+            file.mount.backend.set_attr(cx, file.node, &SetAttr { size, size_checked: true, ..SetAttr::default() })?;
+        }
+        Ok(moved)
     }
 }
