@@ -14,6 +14,7 @@
 
 mod ceph;
 pub mod known;
+mod colon;
 
 use super::transport::Transport;
 use crate::failure::{Failure, Result};
@@ -293,6 +294,7 @@ impl Mount {
         let (point, words) = at_comma(rest);
         let words = String::from_utf8_lossy(words).into_owned();
         let options = Options::parse(&words, &source, shown)?;
+        colon::refuse(&source, point, shown)?;
         let point = normalise(point).ok_or_else(|| {
             Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path"))
         })?;
@@ -475,6 +477,11 @@ mod tests {
             "i.img:/a/../b",
             "i.img:/etc/passwd",
             "i.img:/etc/passwd/x",
+            "i.img:/agents/7:/work",
+            "i.img:/:/work",
+            "i.img:/s3://b/x",
+            "i.img:/work:ro",
+            "i.img:/work:/",
             "i.img:/a,what",
             "i.img:/a,restart",
             "i.img:/a,cache=byvfs",
