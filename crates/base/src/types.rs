@@ -400,12 +400,20 @@ pub struct Thread {
     pub looked_up: Cell<Option<(u64, u64)>>,
     /// Notices to the kernel that the thread waits for when the change of a cached directory is over that it is in, a bit each.
     pub owed: Cell<u64>,
+    /// The FIFO, socket or device whose last name the thread has removed, and its type: an object of the kernel may stand
+    /// behind it.
+    pub gone: Cell<Option<(u64, Kind)>>,
 }
 
 impl Thread {
     /// A thread that holds no lane.
     pub const fn new() -> Self {
-        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], looked_up: Cell::new(None), owed: Cell::new(0) }
+        Thread {
+            lanes: [const { Cell::new(0) }; MOUNTS_MAX],
+            looked_up: Cell::new(None),
+            owed: Cell::new(0),
+            gone: Cell::new(None),
+        }
     }
 }
 

@@ -26,6 +26,17 @@ pub(super) enum Fate {
     Freed,
 }
 
+/// Tells the caller that a FIFO, socket or device has lost its last name.
+#[inline]
+pub(super) fn note_gone(cx: &Cx, hit: &Hit, fate: Fate) {
+    if fate != Fate::Stays
+        && let Some(kind) = Kind::from_dt(hit.kind)
+        && !matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink)
+    {
+        cx.thread.gone.set(Some((hit.node.id, kind)));
+    }
+}
+
 impl Fs {
     /// Removes a name that is not a directory. See `vfs::Backend::unlink`.
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
@@ -56,6 +67,7 @@ impl Fs {
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
         drop(tx);
+        note_gone(cx, &hit, fate);
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }

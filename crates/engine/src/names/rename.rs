@@ -8,7 +8,7 @@
 //! The usual case, in which none of this can happen, has a way of its own
 //! ([`super::move_plainly`]).
 
-use super::remove::Fate;
+use super::remove::{Fate, note_gone};
 use super::rmdir::{Outcome, is_surely_empty, later};
 use super::{Parent, STICKY, proper, touch_directory};
 use crate::fs::{Fs, corrupt};
@@ -355,6 +355,7 @@ impl Fs {
     /// What is left to do when nothing is held any more.
     fn after_move(&self, cx: &Cx, plan: &Plan, fate: Option<Fate>, full: bool) {
         if let (Some(target), Some(fate)) = (&plan.target, fate) {
+            note_gone(cx, &target.hit, fate);
             self.after_removal(cx, target.cachelet, target.hit.node, fate);
         }
         if full {

@@ -223,7 +223,9 @@ impl Process {
         if self.has_objects.load(Relaxed) {
             return self.unlink_with_object(cx, thread, spot);
         }
-        backend.unlink(cx, dir, name).map(|()| 0)
+        backend.unlink(cx, dir, name)?;
+        self.remove_gone(cx, thread, spot.mount);
+        Ok(0)
     }
 
     /// As `unlink`, in a process that has opened or bound objects of the kernel's behind nodes: with them.

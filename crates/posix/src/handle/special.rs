@@ -61,6 +61,18 @@ impl Process {
         node: Node,
         kind: Kind,
     ) -> base::Result<&'a [u8]> {
+        self.object_text(thread, device, node, kind, true)
+    }
+
+    /// [`Process::private_path`]; `ENOENT` if there is no private directory and none is to be made.
+    fn object_text<'a>(
+        &self,
+        thread: &'a ThreadState,
+        device: u64,
+        node: Node,
+        kind: Kind,
+        makes: bool,
+    ) -> base::Result<&'a [u8]> {
         if !self.door.has_kernel() {
             return err(Errno::EOPNOTSUPP);
         }
@@ -72,7 +84,7 @@ impl Process {
         text.put(b"/bypath-")?;
         let uid = self.credentials.effective().uid;
         text.hex(uid as u64)?;
-        self.private_directory(text.out, uid)?;
+        self.private_directory(text.out, uid, makes)?;
         text.put(b"/")?;
         text.hex(device)?;
         text.put(b"-")?;
@@ -84,14 +96,15 @@ impl Process {
     }
 
     /// Makes the directory, or makes sure that it is ours alone.
-    fn private_directory(&self, path: &[u8; PATH_MAX], uid: u32) -> base::Result<()> {
-        // SAFETY: a NUL-terminated path.
-        let made =
-            unsafe { self.door.kernel(abi::__NR_mkdirat as usize, [crate::path::CWD, path.as_ptr() as usize, 0o700, 0, 0, 0]) };
-        match pm::sys::check(made) {
-            Ok(_) => return Ok(()),
-            Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(Error::Posix(errno)),
+    fn private_directory(&self, path: &[u8; PATH_MAX], uid: u32, makes: bool) -> base::Result<()> {
+        if makes {
+            let args = [crate::path::CWD, path.as_ptr() as usize, 0o700, 0, 0, 0];
+            // SAFETY: a NUL-terminated path.
+            match pm::sys::check(unsafe { self.door.kernel(abi::__NR_mkdirat as usize, args) }) {
+                Ok(_) => return Ok(()),
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(Error::Posix(errno)),
+            }
         }
         // SAFETY: all fields are integers, for which zero is a value.
         let mut stat: abi::stat = unsafe { core::mem::zeroed() };

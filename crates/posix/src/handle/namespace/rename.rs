@@ -270,7 +270,7 @@ impl Process {
         match (from_place, to_place) {
             // The kernel knows whiteouts, we do not.
             (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
-            (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(cx, &from, &to, mode)),
+            (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(cx, thread, &from, &to, mode)),
             (Place::Ours(_), place) => fail(self.kernel_parent(thread, to.0, call.1[to.1], &place).err().unwrap_or(Errno::EXDEV)),
             (place, Place::Ours(_)) => {
                 fail(self.kernel_parent(thread, from.0, call.1[from.1], &place).err().unwrap_or(Errno::EXDEV))
@@ -321,7 +321,7 @@ impl Process {
         place.unwrap_or(Place::Kernel)
     }
 
-    fn rename_ours(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<usize> {
+    fn rename_ours(&self, cx: &Cx, thread: &ThreadState, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<usize> {
         if from.slot != to.slot {
             return err(Errno::EXDEV);
         }
@@ -337,6 +337,7 @@ impl Process {
         self.may_rename(cx, from, to, mode)?;
         let (from_name, to_name) = (from.found.name, to.found.name);
         let renamed = from.mount.backend.rename(cx, from.found.parent, from_name, to.found.parent, to_name, mode);
+        self.remove_gone(cx, thread, from.mount);
         renamed.map(|()| 0).map_err(|error| self.gone_or_refused(error))
     }
 

@@ -86,9 +86,25 @@ impl Process {
         usize::try_from(unsafe { self.door.kernel(abi::__NR_readlinkat as usize, args) }).ok()
     }
 
+    /// Takes the object away behind a node whose last name this thread has just removed.
+    #[inline]
+    pub(in crate::handle) fn remove_gone(&self, cx: &Cx, thread: &ThreadState, mount: &Mount) {
+        if cx.thread.gone.get().is_some() {
+            self.remove_gone_slow(cx, thread, mount);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_gone_slow(&self, cx: &Cx, thread: &ThreadState, mount: &Mount) {
+        if let Some((id, kind)) = cx.thread.gone.take() {
+            self.remove_object(thread, mount, Node { id, hint: 0 }, kind);
+        }
+    }
+
     /// Takes the object behind a node away, with its name, when the node has lost its last one.
     pub(in crate::handle) fn remove_object(&self, thread: &ThreadState, mount: &Mount, node: Node, kind: Kind) {
-        let Ok(path) = self.private_path(thread, mount.backend.identity(), node, kind) else { return };
+        let Ok(path) = self.object_text(thread, mount.backend.identity(), node, kind, false) else { return };
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
         let [link, ..] = unsafe { &mut *thread.room().outside.get() };
         let mut text = Text { out: link, len: 0 };
