@@ -283,6 +283,10 @@ impl Mappings for Cache {
         self.native.map(cx, node, offset, len, what, each)
     }
 
+    fn stored(&self, cx: &Cx, node: Node) -> Result<i64> {
+        self.stored_by_mapping(cx, node)
+    }
+
     native! {
         fn zeros(&self) -> Option<(pm::file::File, u64)>;
         fn is_mapped(&self, address: usize) -> bool;

@@ -389,6 +389,14 @@ impl Cache {
         })
     }
 
+    /// A mapping was stored into, which [`Cache::map_to_store`] has noted before: the file's times change.
+    pub(crate) fn stored_by_mapping(&self, cx: &Cx, node: Node) -> Result<i64> {
+        self.change(cx, &[], || {
+            self.touch_attributes(cx, node, Set::NONE)?;
+            self.native.stored(cx, node)
+        })
+    }
+
     /// Waits until what was changed is below, if that was promised: of this node, or all of it.
     pub(crate) fn make_durable(&self, cx: &Cx, node: Option<Node>) -> Result<()> {
         let answer = match self.changes {

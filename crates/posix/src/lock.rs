@@ -28,6 +28,17 @@ impl Lock {
         result
     }
 
+    /// Does `work` alone, or not at all where the lock is held.
+    pub(crate) fn try_with(&self, work: impl FnOnce()) {
+        if self.0.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            return;
+        }
+        work();
+        if self.0.swap(0, Release) == 2 {
+            pm::file::wake_one(&self.0);
+        }
+    }
+
     /// In a forked child: whoever held the lock is not here.
     pub(crate) fn fork_child(&self) {
         self.0.store(0, Release);

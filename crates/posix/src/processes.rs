@@ -57,6 +57,7 @@ impl Process {
         self.closing.fetch_and(!RECORD_LOCKS, Ordering::Relaxed);
         self.moving.fork_child();
         self.mappings.fork_child();
+        self.watch_stores_again();
     }
 
     /// In the child of a program with other threads, after `fork_child`: what the table says they have left in the

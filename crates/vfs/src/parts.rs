@@ -3,7 +3,7 @@
 use crate::MapRange;
 use base::{Cx, DescriptionId, Lock, MapFor, Node, Result};
 use openfiles::OpenFile;
-use pm::{Table, UserSlice};
+use pm::{Errno, Table, UserSlice};
 
 /// Open files and the descriptors that hold them.
 pub trait OpenFileTable {
@@ -56,6 +56,11 @@ pub trait Mappings {
     /// Reports where the file's bytes `offset..offset + len` (page-aligned) lie,
     /// in order. The caller must hold a description for as long as it uses the memory.
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()>;
+
+    /// A file was stored into by a mapping: its times of change are now; which that is. The caller holds an open file.
+    fn stored(&self, _: &Cx, _: Node) -> Result<i64> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 
     /// The kernel file behind [`MapRange::image`], opened to be read, if there is one and it is still at its path.
     fn backing(&self) -> Option<pm::file::File>;

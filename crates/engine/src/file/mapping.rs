@@ -51,6 +51,16 @@ impl Fs {
         self.report_ranges(cachelet, offset, end, each)
     }
 
+    /// A file was stored into by a mapping: stamps it. Returns the time.
+    pub fn stored(&self, cx: &Cx, node: Node) -> Result<i64> {
+        let mut tx = self.begin(cx, Kind::Write)?;
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        let size = job.size();
+        job.publish(size);
+        Ok(job.now)
+    }
+
     pub(super) fn report_ranges(
         &self,
         cachelet: &Cachelet,

@@ -14,10 +14,12 @@ mod change;
 mod fault;
 mod fill;
 mod lock;
+mod stores;
 mod view;
 
 pub use fault::MapFault;
 use fill::Filled;
+use stores::{UNSTORED, UNWATCHED};
 
 use super::attr::{readable, writable};
 use super::{done, err, fail};
@@ -71,6 +73,7 @@ const VALIDATED: usize = SHARED_VALIDATE
     | ABOVE_4G
     | UNINITIALIZED
     | HUGE_SIZES;
+const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const MREMAP_MAYMOVE: usize = 1;
 const MREMAP_FIXED: usize = 2;
@@ -89,7 +92,10 @@ struct Mapping {
     description: DescriptionId,
     slot: u8,
     shared: bool,
+    /// As the program has asked; [`stores::WATCHED`] too.
     prot: u8,
+    /// When the file was last stamped for a store here ([`stores`]).
+    stored: i64,
     /// Something stands for holes below `filled`.
     holes: bool,
     /// Page of zeroes that was last touched in vain, and where they came from.
@@ -105,6 +111,7 @@ const FREE: Mapping = Mapping {
     slot: 0,
     shared: false,
     prot: 0,
+    stored: UNSTORED,
     holes: false,
     tried: (0, 0),
 };
@@ -116,7 +123,8 @@ impl Mapping {
         let follows = self.end != 0 && self.end == next.start && self.offset + (self.end - self.start) as u64 == next.offset;
         // What is in place has no gap.
         let is_filled = self.filled == self.end || next.filled == next.start;
-        is_file && follows && is_filled && (self.shared, self.prot) == (next.shared, next.prot)
+        let is_stored = (self.stored == UNSTORED) == (next.stored == UNSTORED);
+        is_file && follows && is_filled && is_stored && (self.shared, self.prot) == (next.shared, next.prot)
     }
 }
 
@@ -127,6 +135,8 @@ pub(crate) struct Mappings {
     used: AtomicU32,
     /// The flags with which `mlockall` was asked to lock what comes; 0: it was not.
     future: AtomicU32,
+    /// Stores into what is mapped from now on are not watched: the kernel makes some for the program, at any time.
+    unwatched: AtomicU32,
     /// Entries of the table from here on were never used.
     high: AtomicU32,
     table: UnsafeCell<[Mapping; MAPS_MAX]>,
@@ -141,6 +151,7 @@ impl Mappings {
             lock: Lock::new(),
             used: AtomicU32::new(0),
             future: AtomicU32::new(0),
+            unwatched: AtomicU32::new(0),
             high: AtomicU32::new(0),
             table: UnsafeCell::new([FREE; MAPS_MAX]),
         }
@@ -155,6 +166,12 @@ impl Mappings {
 
     fn is_empty(&self) -> bool {
         self.used.load(Ordering::Acquire) == 0
+    }
+
+    /// `with`, unless a thread is at it.
+    fn try_with(&self, work: impl FnOnce(&mut [Mapping; MAPS_MAX])) {
+        // SAFETY: the lock is held.
+        self.lock.try_with(|| work(unsafe { &mut *self.table.get() }));
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut [Mapping; MAPS_MAX]) -> T) -> T {
@@ -217,6 +234,7 @@ impl Process {
         if file.entry.kind() != Kind::Regular {
             return err(Errno::ENODEV);
         }
+        let prot = self.watched(shared, prot & 0x7f);
         self.mappings.with(|table| {
             let index = table.iter().position(|m| m.end == 0).ok_or(Error::Posix(Errno::ENOMEM))?;
             self.mappings.high.fetch_max(index as u32 + 1, Ordering::Relaxed);
@@ -241,6 +259,7 @@ impl Process {
                 slot: file.slot as u8,
                 shared,
                 prot: prot as u8,
+                stored: if prot & stores::WATCHED == 0 { UNWATCHED } else { UNSTORED },
                 holes,
                 tried: (0, 0),
             };
@@ -296,6 +315,8 @@ impl Process {
                 continue;
             }
             let Some(mount) = self.mounts.get(old.slot as usize) else { continue };
+            self.stamp_again(cx, &mut table[index]);
+            let old = table[index];
             let offset = old.offset + (end.max(old.start) - old.start) as u64;
             let tail = Mapping { start: end, filled: old.filled.max(end), offset, ..old };
             let head = Mapping { end: start, filled: old.filled.min(start), ..old };
@@ -414,13 +435,17 @@ impl Process {
     pub unsafe fn msync(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         const MS_SYNC: usize = 4;
         let kernel = self.mapping_left_out(args).unwrap_or(Outcome::Kernel);
-        if args[2] & MS_SYNC == 0 || self.mappings.is_empty() {
+        if self.mappings.is_empty() {
             return kernel;
         }
         let cx = self.cx(thread);
         let end = args[0].saturating_add(args[1]);
         let result = self.mappings.with(|table| {
-            for one in table.iter().filter(|m| m.shared && m.start < end && args[0] < m.end) {
+            for one in table.iter_mut().filter(|m| m.shared && m.start < end && args[0] < m.end) {
+                self.stamp_again(&cx, one);
+                if args[2] & MS_SYNC == 0 {
+                    continue;
+                }
                 let entry = crate::descriptors::Entry::new(one.slot as usize, one.description, Kind::Regular, false, false);
                 if let Some(file) = self.open_file(entry) {
                     file.mount.backend.sync(&cx, Some(file.node), true)?;

@@ -34,6 +34,7 @@ pub fn opened(result: isize) -> isize {
 /// The program wants a ring. `false`: it gets none.
 #[cold]
 pub fn from_now_on() -> bool {
+    crate::runtime::stores::not_seen();
     if !vfork_child::serves(tls::get()) {
         return true;
     }

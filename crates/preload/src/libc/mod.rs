@@ -43,6 +43,7 @@ mod space;
 mod spawn;
 mod stat;
 mod statfs;
+mod stores;
 mod sync;
 mod temporary;
 mod tree;

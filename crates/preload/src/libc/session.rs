@@ -1,6 +1,6 @@
 //! `daemon`, `login_tty`, `forkpty`: libc forks and moves the standard
 //! descriptors inside them, past our `fork` and `dup2`. And `_exit`, the last
-//! moment to add what was counted.
+//! moment to add what was counted and to stamp mapped files.
 
 use crate::runtime::{call, errno};
 use core::ffi::{c_char, c_int, c_void};
@@ -21,7 +21,9 @@ type Openpty = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_char, *const 
 const TIOCSCTTY: usize = 0x540e;
 
 fn exit_at_once(status: c_int) -> ! {
-    crate::runtime::count::add(crate::runtime::tls::get());
+    let tls = crate::runtime::tls::get();
+    crate::runtime::count::add(tls);
+    crate::runtime::stores::at_end(tls);
     loop {
         // SAFETY: ends the process; no exit handlers, as `_exit`.
         let _ = unsafe { pm::call!(abi::__NR_exit_group, status) };

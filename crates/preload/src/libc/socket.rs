@@ -7,6 +7,7 @@
 use crate::libc::message::{self, Header, Sent};
 use crate::runtime::call;
 use crate::runtime::errno::{self, ret, ret_int};
+use crate::runtime::stores::{ahead, ahead_of};
 use crate::{next, serve};
 use pm::sys::abi::*;
 
@@ -78,6 +79,7 @@ export! {
     }
     fn [recvmsg, __recvmsg](fd: i32, message: *mut u8, flags: i32) -> isize {
         crate::runtime::placeholders::flush();
+        ahead_of(__NR_recvmsg, [0, message as usize, 0, 0, 0, 0]);
         let room = message::room(message.cast());
         match next!(Message, "recvmsg") {
             Some(next) => message::received(socket_only(next(fd, message, flags), fd), message.cast(), room),
@@ -86,6 +88,7 @@ export! {
     }
     fn recvmmsg(fd: i32, messages: *mut Sent, count: u32, flags: i32, timeout: *mut u8) -> i32 {
         crate::runtime::placeholders::flush();
+        ahead_of(__NR_recvmmsg, [0, messages as usize, count as usize, 0, 0, 0]);
         match next!(ReceiveMessages, "recvmmsg") {
             Some(next) => {
                 let rooms = (0..count.min(MESSAGES)).map(|index| message::room(messages.wrapping_add(index as usize).cast()));
@@ -122,6 +125,7 @@ export! {
         ret_int(named(serve!(__NR_getpeername, fd, address, len), address, len, room))
     }
     fn recvfrom(fd: i32, data: *mut u8, bytes: usize, flags: i32, address: *mut u8, len: *mut u32) -> isize {
+        ahead(data as usize, bytes);
         let room = room(len);
         match next!(ReceiveFrom, "recvfrom") {
             Some(next) => named(socket_only(next(fd, data, bytes, flags, address, len), fd), address, len, room),

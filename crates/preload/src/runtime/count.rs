@@ -3,7 +3,7 @@
 
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::tls::Tls;
-use crate::runtime::{phase, tls};
+use crate::runtime::{phase, stores, tls};
 use base::Calls;
 
 /// So many calls of a thread are added at once.
@@ -44,4 +44,5 @@ static AT_END: extern "C" fn() = at_end;
 
 extern "C" fn at_end() {
     add(tls::get());
+    stores::at_end(tls::get());
 }

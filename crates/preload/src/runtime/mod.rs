@@ -30,6 +30,7 @@ pub mod placeholders;
 pub mod saved;
 pub mod session;
 pub mod signals;
+pub mod stores;
 pub mod swap;
 pub mod thread;
 pub mod tls;

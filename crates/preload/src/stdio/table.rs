@@ -15,7 +15,7 @@ use pm::sys::abi;
 
 use crate::direct;
 use crate::runtime::call::is_ours;
-use crate::runtime::{errno, phase, tls};
+use crate::runtime::{errno, phase, stores, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]
@@ -188,6 +188,7 @@ unsafe extern "C" fn read(file: *mut File, buffer: *mut c_void, bytes: isize) ->
     type Libc = unsafe extern "C" fn(*mut File, *mut c_void, isize) -> isize;
     // SAFETY: `_IO_file_read` has this type.
     let libc = unsafe { core::mem::transmute::<usize, Libc>(libc_entry(0)) };
+    stores::ahead(buffer as usize, bytes as usize);
     // SAFETY: the arguments we were given.
     unsafe { libc(file, buffer, bytes) }
 }

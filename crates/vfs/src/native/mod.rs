@@ -311,6 +311,10 @@ impl Mappings for Native {
         }
     }
 
+    fn stored(&self, cx: &Cx, node: Node) -> Result<i64> {
+        self.change_served(cx, node, || self.0.stored(cx, node))
+    }
+
     fn backing(&self) -> Option<pm::file::File> {
         self.0.open_image()
     }

@@ -3,6 +3,7 @@
 //! What stands there has rights of its own: made writable by the kernel it would take stores that reach no file.
 
 use super::fault::Touch;
+use super::stores::{WATCHED, rights};
 use super::*;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -93,6 +94,25 @@ impl Process {
         if table[index].shared && prot & PROT_WRITE != 0 && !writable(file.flags()) {
             return err(Errno::EACCES);
         }
+        let is_open = table[index].prot as usize & (PROT_WRITE | WATCHED) == PROT_WRITE;
+        if is_open && prot & PROT_WRITE == 0 {
+            self.stamp_again(cx, &mut table[index]);
+        }
+        // Stores that were seen once are not watched again until a program takes the right to store away.
+        let prot = if is_open { prot } else { self.watched(table[index].shared, prot) };
+        self.set_rights(cx, table, index, part, prot, &file)
+    }
+
+    /// [`Process::protect_part`], by rights that may be [`WATCHED`].
+    pub(super) fn set_rights(
+        &self,
+        cx: &Cx,
+        table: &mut [Mapping; MAPS_MAX],
+        index: usize,
+        part: Range<usize>,
+        prot: usize,
+        file: &OpenFile,
+    ) -> base::Result<()> {
         let index = if usize::from(table[index].prot) == prot {
             index
         } else {
@@ -104,11 +124,11 @@ impl Process {
         let filled = part.end.min(one.filled);
         if part.start < filled && one.holes {
             let offset = one.offset + (part.start - one.start) as u64;
-            let put = self.fill(cx, &file, part.start, filled - part.start, prot, one.shared, offset)?;
+            let put = self.fill(cx, file, part.start, filled - part.start, prot, one.shared, offset)?;
             one.holes |= put.holes;
         } else if part.start < filled {
             // SAFETY: the program's own call, on a part.
-            unsafe { pm::call!(abi::__NR_mprotect, part.start, filled - part.start, prot) }?;
+            unsafe { pm::call!(abi::__NR_mprotect, part.start, filled - part.start, rights(prot)) }?;
         }
         one.prot = prot as u8;
         Ok(())
@@ -160,8 +180,12 @@ impl Process {
             return Outcome::Kernel;
         }
         match advice as u32 {
-            abi::MADV_POPULATE_READ | abi::MADV_POPULATE_WRITE => {
-                self.bring(&self.cx(thread), start, end - start);
+            abi::MADV_POPULATE_READ => {
+                self.bring(&self.cx(thread), start, end - start, false);
+                Outcome::Kernel
+            }
+            abi::MADV_POPULATE_WRITE => {
+                self.bring(&self.cx(thread), start, end - start, true);
                 Outcome::Kernel
             }
             abi::MADV_REMOVE => self.remove(thread, start, end).map_or(Outcome::Kernel, |result| done(result.map(|()| 0))),
@@ -186,33 +210,31 @@ impl Process {
         })
     }
 
+    /// The kernel is to store into a range. Whether that had to be made possible.
+    pub fn store_ahead(&self, thread: &ThreadState, start: usize, len: usize) -> bool {
+        self.bring(&self.cx(thread), start, len, true)
+    }
+
     /// Puts in place what the kernel could not touch: for call `nr` of the program's that failed with `EFAULT`. Whether it
     /// may be made again.
     pub fn bring_buffers(&self, thread: &ThreadState, nr: usize, args: &[usize; 6]) -> bool {
-        if !self.maps_partially.load(Relaxed) {
+        if !self.maps_partially.load(Relaxed) && !self.watches_stores() {
             return false;
         }
         let cx = self.cx(thread);
+        // The kernel can read all that is in place: what it could not touch it was to store into.
+        let bring = |at, len| self.bring(&cx, at, len, true);
         match nr as u32 {
             abi::__NR_readv
             | abi::__NR_writev
             | abi::__NR_preadv
             | abi::__NR_pwritev
             | abi::__NR_preadv2
-            | abi::__NR_pwritev2 => {
-                let mut buffers = [[0usize; 2]; 16];
-                let count = args[2].min(buffers.len());
-                // Its place may be what the kernel could not read: it is asked to, and not believed.
-                let (own, theirs) = ([buffers.as_mut_ptr() as usize, count * 16], [args[1], count * 16]);
-                // SAFETY: takes no arguments.
-                let pid = unsafe { pm::sys::raw(abi::__NR_getpid as usize, [0; 6]) };
-                // SAFETY: room for as much as is read, from this process.
-                let read = unsafe { pm::call!(abi::__NR_process_vm_readv, pid, own.as_ptr(), 1, theirs.as_ptr(), 1, 0) };
-                let read = &buffers[..read.unwrap_or(0) / 16];
-                read.iter().fold(false, |brought, [at, len]| brought | self.bring(&cx, *at, *len))
-            }
+            | abi::__NR_pwritev2 => each_buffer(args[1], args[2], bring),
+            abi::__NR_recvmsg => each_message(args[1], 1, bring),
+            abi::__NR_recvmmsg => each_message(args[1], args[2], bring),
             // A buffer is followed by its length, in all calls that have one.
-            _ => (1..args.len() - 1).fold(false, |brought, index| brought | self.bring(&cx, args[index], args[index + 1])),
+            _ => (0..args.len() - 1).fold(false, |brought, index| brought | bring(args[index], args[index + 1])),
         }
     }
 
@@ -228,16 +250,16 @@ impl Process {
     #[inline(never)]
     fn bring_all(&self, cx: &Cx, buffers: &[UserSlice]) {
         for buffer in buffers {
-            self.bring(cx, buffer.ptr as usize, buffer.len);
+            self.bring(cx, buffer.ptr as usize, buffer.len, false);
         }
     }
 
-    /// Puts in place what stands for holes in a range, as if it were touched. Whether something did.
-    fn bring(&self, cx: &Cx, start: usize, len: usize) -> bool {
+    /// Puts in place what stands for holes in a range, as if it were touched, or stored into. Whether something did.
+    fn bring(&self, cx: &Cx, start: usize, len: usize, stores: bool) -> bool {
         let end = start.saturating_add(len.clamp(1, BRING_MAX));
         let high = self.mappings.high.load(Relaxed) as usize;
         self.mappings.with(|table| {
-            let mut brought = false;
+            let mut brought = stores && self.first_stores(cx, table, start..end);
             let parts = table.iter_mut().take(high).filter(|one| one.holes && one.prot != 0);
             for one in parts.filter(|one| one.start < end && start < one.filled) {
                 let mut at = start.max(one.start) & !(PAGE - 1);
@@ -250,4 +272,38 @@ impl Process {
             brought
         })
     }
+}
+
+/// Hands the buffers of a vector at `vector` to `bring`; whether one was put in place. The vector's place may be what the
+/// kernel could not read: the kernel copies it.
+fn each_buffer(vector: usize, count: usize, bring: impl Fn(usize, usize) -> bool) -> bool {
+    let mut buffers = [[0usize; 2]; 16];
+    let read = copy_in(vector, &mut buffers[..count.min(16)]);
+    read.iter().fold(false, |brought, [at, len]| brought | bring(*at, *len))
+}
+
+/// The same of all memory that `count` messages (`struct mmsghdr`, or one `struct msghdr`) name.
+fn each_message(messages: usize, count: usize, bring: impl Fn(usize, usize) -> bool) -> bool {
+    // A `struct msghdr`: name and its length, vector and its length, control data and its length, flags; in a
+    // `struct mmsghdr`, a word follows.
+    const WORDS: usize = 8;
+    let mut brought = bring(messages, count.min(16) * WORDS * 8);
+    for index in 0..count.min(16) {
+        let mut message = [[0usize; 2]; 3];
+        if let [name, vector, control] = *copy_in(messages + index * WORDS * 8, &mut message) {
+            brought |= bring(name[0], name[1] as u32 as usize) | bring(control[0], control[1]);
+            brought |= each_buffer(vector[0], vector[1], &bring);
+        }
+    }
+    brought
+}
+
+/// Copies pairs of words of the program's memory as the kernel can read it: as many as are there.
+fn copy_in(from: usize, into: &mut [[usize; 2]]) -> &[[usize; 2]] {
+    let (own, theirs) = ([into.as_mut_ptr() as usize, into.len() * 16], [from, into.len() * 16]);
+    // SAFETY: takes no arguments.
+    let pid = unsafe { pm::sys::raw(abi::__NR_getpid as usize, [0; 6]) };
+    // SAFETY: room for as much as is read, from this process.
+    let read = unsafe { pm::call!(abi::__NR_process_vm_readv, pid, own.as_ptr(), 1, theirs.as_ptr(), 1, 0) };
+    &into[..read.unwrap_or(0) / 16]
 }

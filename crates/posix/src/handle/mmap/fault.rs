@@ -42,7 +42,7 @@ pub(super) struct Touch {
 }
 
 /// Whether nothing of a file is at a page: only memory of the process's own can be freed so.
-fn is_absent(page: usize) -> bool {
+pub(super) fn is_absent(page: usize) -> bool {
     const MADV_FREE: u32 = 8;
     // SAFETY: a page of ours; where it can be freed there is nothing in it.
     unsafe { pm::call!(abi::__NR_madvise, page, PAGE, MADV_FREE) }.is_ok()
@@ -57,7 +57,11 @@ impl Process {
         }
         let cx = self.cx(thread);
         self.mappings.with(|table| {
-            let Some(one) = table.iter_mut().find(|m| m.start <= address && address < m.end) else { return MapFault::NotOurs };
+            let Some(index) = table.iter().position(|m| m.start <= address && address < m.end) else { return MapFault::NotOurs };
+            if !bus && self.is_first_store(&table[index], address & !(PAGE - 1)) {
+                return if self.first_store(&cx, table, index) { MapFault::Filled } else { MapFault::NotOurs };
+            }
+            let one = &mut table[index];
             // Who maps without any right gets what he asked for.
             if one.prot == 0 {
                 return MapFault::NotOurs;

@@ -8,6 +8,7 @@
 //! | shared, only read | zeroes that go when somebody fills a hole (`Backend::zeros`): touching them raises `SIGBUS`, and what is there now is put in place ([`fault`](mod@super::fault)) |
 //! | shared, to be written | there is none, if there is plenty of space; else nothing: a touch raises `SIGSEGV`, and the page is made then |
 
+use super::stores::rights;
 use super::*;
 use base::ZEROS;
 use pm::file::File;
@@ -127,7 +128,7 @@ impl Process {
         let into = unsafe { UserSlice::new(place.base as *mut u8, place.present) };
         file.mount.backend.read(cx, file.node, place.offset, &[into])?;
         // SAFETY: our own range.
-        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
+        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, rights(place.prot)) }?;
         Ok(())
     }
 
@@ -156,7 +157,7 @@ fn image_of(file: &OpenFile) -> Option<File> {
 
 fn map_shared(target: usize, len: usize, prot: usize, file: &File, offset: u64) -> Result<usize, Errno> {
     // SAFETY: replaces part of a mapping of ours.
-    unsafe { pm::call!(abi::__NR_mmap, target, len, prot, SHARED | FIXED, file.number(), offset) }
+    unsafe { pm::call!(abi::__NR_mmap, target, len, rights(prot), SHARED | FIXED, file.number(), offset) }
 }
 
 /// Duplicates the backend's own mapping over part of ours.
@@ -166,7 +167,7 @@ pub(super) fn duplicate(address: usize, target: usize, len: usize, prot: usize) 
     // The backend's is not dumped.
     let _ = pm::file::advise(target as *mut u8, len as u64, abi::MADV_DODUMP);
     // SAFETY: our own range.
-    unsafe { pm::call!(abi::__NR_mprotect, target, len, prot) }
+    unsafe { pm::call!(abi::__NR_mprotect, target, len, rights(prot)) }
 }
 
 /// Puts what stands for a hole at `from..to`, where the file is at `offset`.
@@ -174,7 +175,7 @@ fn cover(hole: &Hole, from: usize, to: usize, prot: usize, offset: u64, pieces: 
     let mut at = from;
     match hole {
         // SAFETY: our own range.
-        Hole::Own if from < to => drop(unsafe { pm::call!(abi::__NR_mprotect, from, to - from, prot) }?),
+        Hole::Own if from < to => drop(unsafe { pm::call!(abi::__NR_mprotect, from, to - from, rights(prot)) }?),
         Hole::Zeros(file, window) => {
             while at < to && *pieces < PIECES_MAX {
                 let within = (offset + (at - from) as u64) % ZEROS;

@@ -22,7 +22,7 @@ use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork}
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::{
-    alloc, call, count, environ, errno, imports, kernel, operation, phase, placeholders, signals, tls, vfork_child,
+    alloc, call, count, environ, errno, imports, kernel, operation, phase, placeholders, signals, stores, tls, vfork_child,
 };
 use crate::serve;
 use core::ffi::{CStr, c_char, c_int};
@@ -60,6 +60,7 @@ impl Ready {
             return Ok(Ready { environment: None, source, vfork_child: tls::get().is_vfork_child(), _preloaded: None });
         }
         count::add(tls);
+        stores::at_end(tls);
         let state = alloc::alloc(STATE_MAX);
         if state.is_null() {
             return Err(ENOMEM);
