@@ -50,6 +50,14 @@ for kind in address 'address -static-libasan' undefined thread leak; do
             ;;
         esac
     done
+    # On a standard error that is a file of the mount, the report is there; in children of the program, too.
+    case $kind in *static*) continue ;; esac
+    for how in './bad' 'sh -c "./bad; :"'; do
+        "$bypath" run --no-fuse -m "i:$at" -- sh -c "$how >$at/report 2>&1; cat $at/report" >out 2>err
+        ./bad >plain 2>&1
+        same "$kind, $how: lines of the report" "$(grep -c . out)" "$(grep -c . plain)"
+        [ "$(grep -c 'SUMMARY\|runtime error' out)" -ge 1 ] || [ "$(wc -l <plain)" -eq 0 ] || { echo "$kind, $how: no summary" && failed=1; }
+    done
 done
 [ $any -eq 1 ] || echo 'no sanitizer works here'
 exit $failed

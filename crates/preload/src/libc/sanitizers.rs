@@ -9,4 +9,8 @@ export! {
     fn __asan_default_options() -> *const c_char {
         c"verify_asan_link_order=0".as_ptr()
     }
+    // Called with each part of a report: see [`crate::runtime::sanitizers`].
+    fn __sanitizer_on_print(text: *const c_char) -> () {
+        crate::runtime::sanitizers::print(text)
+    }
 }

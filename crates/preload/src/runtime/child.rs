@@ -2,7 +2,7 @@
 
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::tls::Tls;
-use crate::runtime::{alloc, count, operation, thread};
+use crate::runtime::{alloc, count, operation, sanitizers, thread};
 use posix::ForkToken;
 
 /// First thing in it, within an operation.
@@ -12,6 +12,7 @@ pub fn begins(tls: &Tls, token: ForkToken) {
     PROCESS.fork_child(token);
     operation::forget(tls);
     count::forget(tls);
+    sanitizers::again();
     // It is the first thread now.
     tls.own_stack.set(0);
     tls.shared.set(0);

@@ -27,6 +27,7 @@ pub mod operation;
 pub mod panic;
 pub mod phase;
 pub mod placeholders;
+pub mod sanitizers;
 pub mod saved;
 pub mod session;
 pub mod signals;
