@@ -195,33 +195,51 @@ impl Process {
         flags: usize,
     ) -> base::Result<usize> {
         let &Through { file, at, cx } = through;
-        // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let [peeked, taken, _] = unsafe { &mut *thread.room().outside.get() };
         let at = at + done as u64;
         let size = file.mount.backend.attr(cx, file.node)?.size;
-        let (written, moved) = loop {
-            let want = own.peek(pipe, left.min(peeked.len()), flags)?;
-            let got = own.read(&mut peeked[..want])?;
-            let (written, _) = self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&peeked[..got])])?;
-            if written == 0 {
-                return Ok(0);
-            }
-            match own.take(pipe, written) {
-                // Another reader has emptied the pipe meanwhile.
-                Err(Error::Posix(Errno::EAGAIN)) => {}
-                moved => break (written, moved?),
-            }
-        };
-        let moved = own.read(&mut taken[..moved])?;
-        if taken[..moved] != peeked[..written] {
-            // Another reader of the pipe was faster: these are the bytes that this call got. Their place is written already, so
-            // that no space is needed.
-            self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&taken[..moved])])?;
-        }
-        if moved < written && size < at + written as u64 {
-            let size = Some(size.max(at + moved as u64));
+        let mut written = 0;
+        let moved = self.splice_taken(thread, &Through { file, at, cx }, own, (left, &mut written), pipe, flags);
+        let got = moved.unwrap_or(0);
+        if got < written && size < at + written as u64 {
+            // The bytes behind those that this call got went to another reader of the pipe.
+            let size = Some(size.max(at + got as u64));
             file.mount.backend.set_attr(cx, file.node, &SetAttr { size, size_checked: true, ..SetAttr::default() })?;
         }
-        Ok(moved)
+        moved
+    }
+
+    /// Writes a page of the pipe and takes it; `written` becomes the most that was written meanwhile.
+    fn splice_taken(
+        &self,
+        thread: &ThreadState,
+        through: &Through,
+        own: &OwnPipe,
+        (left, written): (usize, &mut usize),
+        pipe: usize,
+        flags: usize,
+    ) -> base::Result<usize> {
+        let &Through { file, at, cx } = through;
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let [peeked, taken, _] = unsafe { &mut *thread.room().outside.get() };
+        loop {
+            let want = own.peek(pipe, left.min(peeked.len()), flags)?;
+            let got = own.read(&mut peeked[..want])?;
+            let (put, _) = self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&peeked[..got])])?;
+            if put == 0 {
+                return Ok(0);
+            }
+            *written = put.max(*written);
+            let moved = match own.take(pipe, put) {
+                // Another reader has emptied the pipe meanwhile.
+                Err(Error::Posix(Errno::EAGAIN)) => continue,
+                moved => own.read(&mut taken[..moved?])?,
+            };
+            if taken[..moved] != peeked[..put] {
+                // Another reader was faster: these are the bytes that this call got. Their place is written already, so that no
+                // space is needed.
+                self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(&taken[..moved])])?;
+            }
+            return Ok(moved);
+        }
     }
 }
