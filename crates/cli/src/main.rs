@@ -14,6 +14,7 @@ mod doctor;
 mod failure;
 mod image;
 mod library;
+mod limits;
 mod mounts;
 mod place;
 mod progress;
@@ -30,6 +31,10 @@ use std::process::ExitCode;
 static OWN_CALLS: [u8; 19] = *b"__bypath_own_calls_";
 
 fn main() -> ExitCode {
+    limits::on_stack(run)
+}
+
+fn run() -> ExitCode {
     if let Some(code) = mounts::helper::serve() {
         return code;
     }

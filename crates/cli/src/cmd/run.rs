@@ -12,6 +12,7 @@ use crate::cmd::ways;
 use crate::doctor::program;
 use crate::failure::{Failure, Result};
 use crate::library;
+use crate::limits;
 use crate::mounts::over;
 use crate::mounts::spec::{self, Mount, Source};
 use crate::mounts::{For, Session, beside, check_points};
@@ -20,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use server::device;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::backend::Handle;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Sent};
 use std::ffi::{OsStr, OsString};
@@ -28,6 +30,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 /// Runs the program; its exit code, 128 + signal if it was killed, 126 or 127
 /// if it could not be started.
@@ -88,9 +92,9 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     if let Some(sites) = &sites {
         command.env(ways::SITES, sites.path());
     }
-    let signals = forwarded_signals()?;
+    let forwarding = Forwarding::start()?;
     let child = spawn(command, &session.uncovered).map_err(|error| not_started(program, &error))?;
-    wait(child, signals)
+    wait(child, forwarding)
 }
 
 /// Starts the program; where `uncovered` directories would be found in the place of mounts, from a thread with mounts of
@@ -111,7 +115,7 @@ fn spawn(mut command: Command, uncovered: &[PathBuf]) -> std::io::Result<Child> 
         }
         command.spawn()
     };
-    let spawned = std::thread::spawn(start).join();
+    let spawned = std::thread::Builder::new().name("start".into()).spawn(start)?.join();
     spawned.unwrap_or_else(|_| Err(std::io::Error::from_raw_os_error(pm::Errno::EAGAIN.0)))
 }
 
@@ -193,22 +197,41 @@ fn forwarded_signals() -> Result<SignalsInfo<WithOrigin>> {
     SignalsInfo::new(wanted).map_err(|error| Failure::io("signals", &error))
 }
 
-/// Waits for the program, handing on what others send to us. What the terminal
-/// sends it has got itself, being in the foreground with us.
-fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitStatus> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let handle = signals.handle();
-    let forwarding = std::thread::spawn(move || {
-        for origin in signals.forever() {
-            let is_sent = matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
-            if let (true, Some(pid), Some(signal)) = (is_sent, pid, Signal::from_named_raw(origin.signal)) {
-                let _ = kill_process(pid, signal);
+/// A thread that sends the program the signals that other processes send to us. The terminal sends the program its signals
+/// itself, as that is in the foreground too.
+struct Forwarding {
+    handle: Handle,
+    tell: mpsc::Sender<Pid>,
+    thread: JoinHandle<()>,
+}
+
+impl Forwarding {
+    /// Starts it before the program, so that a program is not left alone where there can't be a thread.
+    fn start() -> Result<Forwarding> {
+        let mut signals = forwarded_signals()?;
+        let (handle, (tell, told)) = (signals.handle(), mpsc::channel());
+        let thread = limits::start("signals", move || {
+            let Ok(pid) = told.recv() else { return };
+            for origin in signals.forever() {
+                let is_sent = matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
+                if let (true, Some(signal)) = (is_sent, Signal::from_named_raw(origin.signal)) {
+                    let _ = kill_process(pid, signal);
+                }
             }
-        }
-    });
+        })?;
+        Ok(Forwarding { handle, tell, thread })
+    }
+}
+
+/// Waits for the program.
+fn wait(mut child: Child, forwarding: Forwarding) -> Result<ExitStatus> {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = forwarding.tell.send(pid);
+    }
     let status = child.wait().map_err(|error| Failure::io("waiting for the program", &error));
-    handle.close();
-    let _ = forwarding.join();
+    forwarding.handle.close();
+    drop(forwarding.tell);
+    let _ = forwarding.thread.join();
     status
 }
 
