@@ -8,6 +8,7 @@ mod daemon_log;
 pub mod helper;
 pub mod in_place;
 pub mod leavings;
+mod nested;
 pub mod over;
 pub mod own_cache;
 mod point;
@@ -435,7 +436,7 @@ pub fn check_points(mounts: &[Mount]) -> Result<()> {
     if mounts.len() > base::MOUNTS_MAX {
         return Err(Failure::new(format!("{} mounts; a program can have {}", mounts.len(), base::MOUNTS_MAX)));
     }
-    Ok(())
+    nested::check(mounts)
 }
 
 /// What is left to mount beside a session around this one, whose list that is: its mounts stay where they are, in the same
