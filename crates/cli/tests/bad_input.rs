@@ -228,6 +228,10 @@ fn places() {
     refused_inside(&image, &["mount", &image, &scratch.path("file")], 1, &["not a directory"]);
     refused_inside(&image, &["mount", &image, "/proc"], 1, &["/proc", "busy"]);
     refused_inside(&image, &["mount", &scratch.path("none"), "/proc"], 1, &["no such file"]);
+    let inside = format!("{image}:/agents/7");
+    refused_inside(&image, &["mount", &inside, "/work"], 1, &["a directory inside an image", "use /work/agents/7"]);
+    refused_inside(&image, &["run", "--mount", &format!("{inside}:/work"), "--", "true"], 1, &["use /work/agents/7"]);
+    refused_inside(&image, &["run", "--mount", &format!("{image}:/work:ro"), "--", "true"], 1, &["/work,ro"]);
     refused_inside(&image, &["mount", &scratch.path("file"), "/proc"], 1, &["not a Bypath image"]);
     refused_inside(&image, &["umount", "/usr"], 1, &["/usr", "no image is mounted"]);
 }

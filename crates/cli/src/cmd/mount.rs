@@ -9,6 +9,7 @@ use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
 use crate::mounts::{in_place, over};
+use crate::place::split;
 use base::{Cred, Cx, Errno, Thread};
 use cache::{Cache, Changes, Origin};
 use fuse_client::FuseClient;
@@ -49,6 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Mounts an image.
 pub fn mount(args: &Mount) -> Result<u8> {
+    refuse_inside(&args.image, &args.directory)?;
     if args.force {
         attach::take_over(&args.image)?;
     }
@@ -67,6 +69,20 @@ pub fn mount(args: &Mount) -> Result<u8> {
     // It has said why.
     let status = child.wait().map_err(|error| Failure::io("bypath mount", &error))?;
     Ok(status.code().map_or(1, |code| code.max(1) as u8))
+}
+
+/// Refuses a directory inside an image (`IMG:/inside`), which cannot be mounted alone.
+fn refuse_inside(image: &Path, directory: &Path) -> Result<()> {
+    match split(image.as_os_str()) {
+        Some((whole, inside)) if !image.exists() && whole.is_file() => {
+            let (shown, whole, point) = (image.display(), whole.display(), directory.display());
+            Err(Failure::new(format!(
+                "{shown}: a directory inside an image cannot be mounted alone; write bypath mount {whole} {point} and use {point}{}",
+                String::from_utf8_lossy(&inside)
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// This program as a server of `image` at `directory`.
