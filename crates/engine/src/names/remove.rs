@@ -26,14 +26,15 @@ pub(super) enum Fate {
     Freed,
 }
 
+/// The types behind which the kernel has an object, a bit each.
+const WITH_OBJECT: u32 =
+    1 << Kind::Fifo as u32 | 1 << Kind::Socket as u32 | 1 << Kind::CharDevice as u32 | 1 << Kind::BlockDevice as u32;
+
 /// Tells the caller that a FIFO, socket or device has lost its last name.
 #[inline]
 pub(super) fn note_gone(cx: &Cx, hit: &Hit, fate: Fate) {
-    if fate != Fate::Stays
-        && let Some(kind) = Kind::from_dt(hit.kind)
-        && !matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink)
-    {
-        cx.thread.gone.set(Some((hit.node.id, kind)));
+    if WITH_OBJECT >> (hit.kind & 31) & 1 != 0 && fate != Fate::Stays {
+        cx.thread.gone.set(Kind::from_dt(hit.kind).map(|kind| (hit.node.id, kind)));
     }
 }
 
