@@ -114,6 +114,17 @@ class Memory(OnImage):
         with self.fs.open("/f", "rb", 0) as file, self.assertRaises(PermissionError):
             file.map(writable=True)
 
+    def test_writable_map_changes_the_times(self):
+        self.fs.write_bytes("/f", bytes(9000))
+        for writable in False, True:
+            self.fs.utime("/f", (1e9, 1e9))
+            view = self.fs.map("/f", length=100, writable=writable)
+            if writable:
+                view[10:13] = b"abc"
+            del view
+            gc.collect()
+            self.assertEqual(self.fs.stat("/f").st_mtime != 1e9, writable)
+
     def test_map_outlives_file_and_namespace(self):
         self.fs.write_bytes("/f", b"text")
         view = self.fs.map("/f")
