@@ -11,6 +11,7 @@
 export ROUNDS=${ROUNDS:-40} SEED=${SEED:-$RANDOM} work
 low=$PWD/low at=$PWD/at image=$PWD/c.img
 mkdir -p low at
+export GIT_CONFIG_GLOBAL=$PWD/gitconfig
 git config --global user.name n && git config --global user.email e@e && git config --global init.defaultBranch main
 # What editors do: save EDITOR FILE LINE.
 cat >save <<'S'

@@ -42,7 +42,8 @@ pub fn check(mounts: &[Mount]) -> Result<()> {
 /// Refuses a cache in front of a directory inside one whose changes another cache holds.
 fn check_around(path: &Path) -> Result<()> {
     for outer in path.ancestors().skip(1) {
-        if let Some(cache) = marker::that_stays(outer) {
+        // One that another user has put there counts for nothing.
+        if let Ok(Some(cache)) = marker::that_stays(outer) {
             return Err(Failure::new(format!(
                 "host:{}: lies in {}, whose changes the cache {cache} holds; mount that directory with cache={cache}, or \
                  `bypath cache drain {cache}` first",
