@@ -13,8 +13,8 @@
 //! **A torn end is told from damage** ([`End`]): numbers only grow, so a whole head anywhere in the ring with a later number
 //! than the one that is missing was written after that one had become durable. When nobody has called for a while an *end
 //! mark* with the next number is written behind the last group ([`Ring::confirm`]), where the next group will be: so what
-//! was acknowledged before is known to have been whole. A body behind the ring is durable before its head is written. All
-//! else that does not fit is damage too: a file that is shorter than its header says, headers that are neither whole nor zeros.
+//! was acknowledged before is known to have been whole. All else that does not fit is damage too: a file that is shorter than
+//! its header says, headers that are neither whole nor zeros.
 
 use crate::{Failure, Result};
 use format::checksum::Sum;
@@ -314,8 +314,6 @@ impl<M: Medium> Ring<M> {
             return damage(if kind == END { "an end mark behind it is whole" } else { "a later group is whole" });
         }
         match there {
-            // A head takes less than a sector, so all of it was written, and its body before.
-            Some(head) if head.is_named(GROUP, next) && head.place != 0 => damage("its body is not what its head says"),
             Some(head) if head.is_named(GROUP, next) => Ok(End::Torn),
             _ => Ok(End::Clean),
         }
@@ -331,7 +329,9 @@ impl<M: Medium> Ring<M> {
                 let Some(head) = Head::of(block).filter(|_| place < self.end()) else { continue };
                 let is_next = head.is_named(GROUP, self.next) && place != at;
                 let is_later = head.number > self.next && head.number - self.next <= self.header.room / BLOCK;
-                if (is_next || is_later) && self.is_whole(place, &head)? {
+                // One whose body was cut off behind the ring tells as much.
+                let is_cut = is_later && head.kind == GROUP && head.place >= self.end();
+                if is_cut || (is_next || is_later) && self.is_whole(place, &head)? {
                     return Ok(Some(head.kind));
                 }
             }
