@@ -137,7 +137,7 @@ kill $shell
 cat lines.log.outside >>lines.log
 wait_until eval '[ ! -e low/.bypath-cache ]' || fail 'the marker stays'
 # lost FILE: lines that are neither in it nor in its copies.
-lost() { sort -u "low/$1" "low/$1".bypath-theirs* 2>/dev/null | comm -13 - <(sort -u "lines.$1"); }
+lost() { cat "low/$1" "low/$1".bypath-theirs* 2>/dev/null | sort -u | comm -13 - <(sort -u "lines.$1"); }
 for file in f0 f1 f2 log; do
     gone=$(lost $file)
     [ -z "$gone" ] || { echo "SEED=$SEED: lost of $file: $(wc -l <<<"$gone") of $(wc -l <"lines.$file"): $(head -5 <<<"$gone" | tr '\n' ';')" && failed=1; }
