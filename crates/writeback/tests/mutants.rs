@@ -137,7 +137,7 @@ fn others_notice() {
     let tests: [(Mutant, Op, Theirs, Point); 3] = [
         (Mutant::TheirsOverwritten, Write("f", 3, 10), Theirs::Put("f", 3, 2), Point::Between),
         (Mutant::TheirsRemoved, Unlink("f"), Theirs::Add("f", 7), Point::Between),
-        (Mutant::TheirsRemoved, Rename("f", "big"), Theirs::Add("big", 5_000), Point::First),
+        (Mutant::TheirsRemoved, Rename("f", "big"), Theirs::Add("big", 5_000), Point::Between),
     ];
     let mut missed = Vec::new();
     for (mutant, ours, theirs, point) in tests {

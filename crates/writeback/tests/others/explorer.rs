@@ -81,8 +81,21 @@ impl Model {
     }
 
     fn merges(&self) -> Vec<Merged> {
-        let all = [(false, false), (true, false), (false, true), (true, true)];
-        all.map(|(ours_stay, theirs_stay)| self.sides().merge(Policy { ours_stay, theirs_stay })).into()
+        let choices = |number: u8| [number & 1 == 0, number & 2 == 0, number & 4 == 0];
+        let all = (0..8).map(choices).map(|[is_found, ours_stay, theirs_stay]| Policy { ours_stay, theirs_stay, is_found });
+        all.map(|policy| self.sides().merge(policy)).collect()
+    }
+
+    /// Whether both have changed the same, whatever is found.
+    fn must_stop(&self) -> bool {
+        self.merges().iter().all(|merged| !merged.is_loose && merged.is_conflict(&self.sides()))
+    }
+
+    /// Whether both have changed the same file or name in some way.
+    fn may_stop(&self) -> bool {
+        let sides = self.sides();
+        self.merges().iter().any(|merged| merged.is_conflict(&sides))
+            || self.base.things.keys().any(|label| sides.both_touch(label))
     }
 
     /// What holds however it comes out: nothing that a side wrote is missing, and no name is nobody's.
@@ -193,10 +206,14 @@ impl Explorer {
     pub fn case(&mut self, model: &Model, ours: &[Op], theirs: &[Theirs], point: Point) -> bool {
         let mode = self.mode;
         let (bench, run) = self.tree();
-        let mut done = Done { rounds: Vec::new(), ours: true, theirs: None, step: String::new() };
+        let is_long = theirs.len() > 1;
+        let mut done = Done { rounds: Vec::new(), ours: true, theirs: None, is_long, step: String::new() };
         done.work(bench, run, (ours, theirs), point);
-        let is_stopped = mode == Conflict::Stop && model.merges()[0].is_conflict(&model.sides());
+        let is_stopped = mode == Conflict::Stop && (model.must_stop() || model.may_stop()) && done.stops(bench);
         let mut wrong = if is_stopped { done.stopped(bench, run, model) } else { done.judged(bench, run, model, (point, mode)) };
+        if mode == Conflict::Stop && model.must_stop() && !is_stopped {
+            wrong.push("stop: all rounds say that all is well".into());
+        }
         let is_stuck = !done.rounds.is_empty() || is_stopped || wrong.iter().any(|what| what.starts_with("cache"));
         let came = done.theirs.is_some();
         if came && !wrong.is_empty() {
@@ -234,6 +251,8 @@ struct Done {
     ours: bool,
     /// `None`: the other program's turn has not come.
     theirs: Option<bool>,
+    /// It does several things, of which some may be done.
+    is_long: bool,
     /// The step of the round before which it came.
     step: String,
 }
@@ -354,9 +373,14 @@ impl Done {
         let (sides, mut ways) = (model.sides(), Vec::new());
         let has_worked = self.theirs == Some(true);
         match point {
-            // The turn has not come, or nothing could be done.
-            _ if !has_worked && self.ours => ways.push(exactly(&model.ours.paths(), there)),
             Point::After => ways.push(exactly(&model.ours_theirs, there)),
+            // Nothing could be done, or not all of it.
+            _ if !has_worked && self.ours => {
+                ways.push(exactly(&model.ours.paths(), there));
+                if self.is_long {
+                    ways.push(model.loosely(there));
+                }
+            }
             _ if !self.ours => ways.extend([exactly(&model.theirs.paths(), there), exactly(&model.theirs_ours, there)]),
             _ => {
                 for merged in model.merges() {
@@ -377,7 +401,11 @@ impl Done {
                             ));
                         }
                     }
-                    Point::First => ways.push(exactly(&model.theirs_ours, there)),
+                    // It may have seen theirs, but then what they wrote is there.
+                    Point::First => {
+                        let way = exactly(&model.theirs_ours, there);
+                        ways.push(way.into_iter().chain(model.loosely(there)).collect());
+                    }
                     _ => {}
                 }
             }
@@ -386,20 +414,20 @@ impl Done {
     }
 
     /// With `conflict=stop`: a round says so, and theirs stays.
-    fn stopped(&mut self, bench: &Bench, run: usize, model: &Model) -> Vec<String> {
-        let is_settled = self.settle(bench);
+    fn stopped(&self, bench: &Bench, run: usize, model: &Model) -> Vec<String> {
         let there = paths_of(&bench.low.join(run.to_string()));
         let (was, theirs) = (model.base.paths(), model.theirs.paths());
         let mut wrong = Vec::new();
         for (path, thing) in theirs.iter().filter(|(path, thing)| was.get(*path).map(|was| &was.bytes) != Some(&thing.bytes)) {
-            let is_there = there.values().any(|there| (there.kind, &there.bytes) == (thing.kind, &thing.bytes));
-            if !is_there {
+            if !there.values().any(|there| (there.kind, &there.bytes) == (thing.kind, &thing.bytes)) {
                 wrong.push(format!("stop: not theirs any more: {path}: {:?}, not {thing:?}", there.get(path)));
             }
         }
-        if is_settled && exactly(&theirs, &there).len() > 1 {
-            wrong.push("stop: all rounds say that all is well".into());
-        }
         wrong
+    }
+
+    /// Whether rounds say for good that not all is below.
+    fn stops(&mut self, bench: &Bench) -> bool {
+        !self.settle(bench)
     }
 }

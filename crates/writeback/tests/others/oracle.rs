@@ -46,6 +46,8 @@ pub struct Merged {
     beside: Vec<(Key, Thing, bool)>,
     /// Names that may be there or not: both have moved a file.
     free: BTreeSet<Key>,
+    /// Names at which a file is as one side has left it: one that was moved and not found is there twice. Whether it is ours.
+    forced: BTreeMap<Key, bool>,
     /// Directories that may be called `NAME.bypath-theirs`: ours are gone, theirs are in them.
     renamed: BTreeSet<String>,
     /// Only that nothing is lost can be said.
@@ -57,6 +59,8 @@ pub struct Merged {
 pub struct Policy {
     pub ours_stay: bool,
     pub theirs_stay: bool,
+    /// Whether what they have moved is found where it is now; else it counts as removed, and ours is made again.
+    pub is_found: bool,
 }
 
 impl<'a> Sides<'a> {
@@ -67,6 +71,14 @@ impl<'a> Sides<'a> {
     fn attributes_changed(&self, side: &'a Snap, label: &str) -> bool {
         let (was, is) = (&self.base.things[label], &side.things[label]);
         (was.mode, &was.notes, was.mtime) != (is.mode, &is.notes, is.mtime)
+    }
+
+    /// Whether both sides have done something to a file or its names.
+    pub fn both_touch(&self, label: &str) -> bool {
+        [self.ours, self.theirs].iter().all(|side| {
+            let is_same = side.things.get(label) == self.base.things.get(label);
+            !is_same || !side.names_of(label).eq(self.base.names_of(label))
+        })
     }
 
     /// Whether what a side has done to a file keeps it, though the other has removed it.
@@ -107,8 +119,35 @@ impl<'a> Sides<'a> {
                 self.merge_file(&mut merged, label, policy);
             }
         }
+        if !policy.is_found {
+            self.split_moved(&mut merged);
+        }
         self.merge_directories(&mut merged);
         merged
+    }
+
+    /// What they have moved is as they have left it, and what was changed of it here is made again at our names.
+    fn split_moved(&self, merged: &mut Merged) {
+        for label in self.base.things.keys() {
+            let has_moved = self.base.names_of(label).any(|key| self.theirs.names.get(key) != Some(label));
+            if !has_moved || !self.theirs.things.contains_key(label) || !self.ours.things.contains_key(label) {
+                continue;
+            }
+            for key in self.theirs.names_of(label) {
+                if merged.at.entry(key.clone()).or_insert_with(|| label.clone()) == label {
+                    merged.forced.insert(key.clone(), false);
+                }
+            }
+            let is_changed = self.bytes_changed(self.ours, label);
+            for key in self.ours.names_of(label).filter(|key| self.theirs.names.get(*key) != Some(label)) {
+                if is_changed && let Some(theirs) = merged.at.insert(key.clone(), label.clone()).filter(|at| at != label) {
+                    self.put_beside(merged, key, &theirs, true);
+                }
+                if merged.at.get(key) == Some(label) {
+                    merged.forced.insert(key.clone(), true);
+                }
+            }
+        }
     }
 
     /// Whether a directory, or one above it, stands elsewhere with them.
@@ -213,6 +252,14 @@ impl<'a> Sides<'a> {
         }
     }
 
+    /// What is to be at a name in the end where one side's file is.
+    fn wanted_of(&self, label: &str, is_ours: bool, is_needed: bool) -> Wanted {
+        let like = if is_ours { self.ours } else { self.theirs }.things[label].clone();
+        let (bytes, modes) = (Bytes::Exact(like.bytes.clone()), vec![like.mode]);
+        let when = when(self.base.things.get(label), &[&like]);
+        Wanted { bytes, modes, when, like, is_made_again: is_ours, copy: None, is_needed }
+    }
+
     /// What is to be at a name in the end.
     fn wanted(&self, label: &str, is_needed: bool) -> Wanted {
         let [was, ours, theirs] = [self.base, self.ours, self.theirs].map(|snap| snap.things.get(label));
@@ -278,7 +325,11 @@ impl Merged {
             self.beside.iter().map(|(key, thing, is_needed)| (self.paths(key, 0), thing, *is_needed, true)).collect();
         let mut copies = Vec::new();
         for (key, label) in &self.at {
-            let wanted = sides.wanted(label, !self.free.contains(key));
+            let is_needed = !self.free.contains(key);
+            let wanted = match self.forced.get(key) {
+                Some(is_ours) => sides.wanted_of(label, *is_ours, is_needed),
+                None => sides.wanted(label, is_needed),
+            };
             let mut paths = self.paths(key, 0);
             if self.renamed.contains(label) {
                 paths.extend(paths.clone().iter().map(|path| format!("{path}{BESIDE}")));
