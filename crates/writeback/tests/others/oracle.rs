@@ -88,8 +88,14 @@ impl<'a> Sides<'a> {
 
     /// Names, three ways.
     pub fn merge(&self, policy: Policy) -> Merged {
-        let mut merged =
-            Merged { at: BTreeMap::new(), beside: Vec::new(), free: BTreeSet::new(), renamed: BTreeSet::new(), is_loose: false };
+        let mut merged = Merged {
+            at: BTreeMap::new(),
+            beside: Vec::new(),
+            free: BTreeSet::new(),
+            forced: BTreeMap::new(),
+            renamed: BTreeSet::new(),
+            is_loose: false,
+        };
         let keys: BTreeSet<&Key> = [self.base, self.ours, self.theirs].iter().flat_map(|snap| snap.names.keys()).collect();
         for key in keys {
             let [was, ours, theirs] = [self.base, self.ours, self.theirs].map(|snap| snap.names.get(key));
