@@ -60,7 +60,7 @@ impl Model {
                 if is_ours {
                     ours.iter().for_each(|op| _ = twin.ours(*op));
                 } else {
-                    theirs.iter().for_each(|op| _ = twin.theirs(*op));
+                    _ = theirs.iter().all(|op| twin.theirs(*op));
                 }
             }
         }
