@@ -15,7 +15,7 @@
 //! first byte, and the file counts as ours from then on.
 
 use crate::below::{Dir, File, There, join};
-use crate::plan::{Spot, Target, if_there, image, node};
+use crate::plan::{Begun, Spot, Target, if_there, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::mutant::{self, Mutant};
@@ -128,13 +128,29 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A round is about to write a file: `appends_at` says where below it appends.
-    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>) -> Result<()> {
-        self.plan.begun.insert(id, appends_at);
+    /// A round is about to write a file: `appends_at` says where below it appends, `left` what the file is like after that.
+    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
+        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before: false };
+        self.plan.begun.insert(id, begun);
+        self.set_begun(id, &begun)
+    }
+
+    /// The round could not write all of a file that it had begun: what the file is like now is this round's work.
+    pub fn note_left(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
+        let (Some(begun), Some(there)) = (self.plan.begun.get(&id).copied(), dir.stat(name)?) else { return Ok(()) };
+        self.set_begun(id, &Begun { left: Some((size_as_blocks(there.stamp.size), there.stamp.mtime)), ..begun })
+    }
+
+    fn set_begun(&mut self, id: u64, begun: &Begun) -> Result<()> {
         let Some(round) = self.plan.rounds.last() else { return Ok(()) };
         let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
-        let stamp = Stamp { size: id, number: appends_at.map_or(0, |at| at + 1), ..Stamp::default() };
-        self.cache.note_as(&self.cx, log, Label::new(b'w', id).whole(), Kind::Fifo, stamp).map_err(image)
+        let (blocks, mtime) = begun.left.unwrap_or_default();
+        let device = u64::from(begun.left.is_some());
+        let number = begun.appends_at.map_or(0, |at| at + 1);
+        let stamp = Stamp { size: id, number, device, blocks, mtime, ..Stamp::default() };
+        let label = Label::new(b'w', id);
+        if_there(self.cache.fs().unlink(&self.cx, log, label.whole()))?;
+        self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
     /// Notes in the log of this round that attributes of a node are to be set.
@@ -148,7 +164,7 @@ impl Work<'_> {
     /// the size was set; if it was there too, both have changed the same.
     pub fn overlaps(&self, id: u64, file: &File, runs: &[(u64, u64)], (size, is_cut): (u64, bool)) -> Result<bool> {
         let (there, known) = (file.size()?, if_there(self.cache.known_if(node(id)))?.flatten());
-        if is_cut && (there > size || known.is_some_and(|known| known.stamp.size != there)) {
+        if is_cut && there != size && (there > size || known.is_some_and(|known| known.stamp.size != there)) {
             return Ok(true);
         }
         let (mut ours, mut theirs) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);

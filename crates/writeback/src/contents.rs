@@ -5,10 +5,10 @@ use crate::attributes::Changed;
 use crate::below::{Dir, File, PIECE, join};
 use crate::outcome::Of;
 use crate::plan::{Noted, if_there, image, node};
-use crate::{Conflict, Failure, Result, Work};
-use base::{Error, Kind, Node};
+use crate::{Conflict, Failure, Id, Result, Work};
+use base::{Attr, Error, Kind, Node};
 use cache::mutant::{self, Mutant};
-use cache::touch::{Range, Set};
+use cache::touch::{Range, Set, size_as_blocks};
 use pm::{Errno, UserSlice};
 
 /// Its owner may read and write a file.
@@ -49,8 +49,18 @@ impl Work<'_> {
         let Some(found) = self.find(id, file)? else {
             return self.make_again(id, noted, &attr);
         };
-        let at = (&found.dir, &found.name[..]);
-        let Some(there) = found.dir.stat(&found.name)? else { return Err(Failure::new(&found.name, Errno::ESTALE)) };
+        let done = self.change_found(id, noted, (file, &attr), (&found.dir, &found.name));
+        if done.as_ref().is_err_and(|failure| failure.errno != crate::CUT) {
+            // What is there is known to the next round as what this one has left.
+            let _ = self.note_left(id, (&found.dir, &found.name));
+        }
+        done
+    }
+
+    /// Writes what was changed of a file where it is.
+    fn change_found(&mut self, id: u64, noted: &Noted, (file, attr): (Id, &Attr), at: (&Dir, &[u8])) -> Result<()> {
+        let (dir, name) = at;
+        let Some(there) = dir.stat(name)? else { return Err(Failure::new(name, Errno::ESTALE)) };
         let mut changed = Changed { there: Some(there), ..Changed::by(noted) };
         let has_contents = attr.kind == Kind::Regular && noted.has_contents();
         if attr.kind == Kind::Regular && !has_contents {
@@ -64,13 +74,13 @@ impl Work<'_> {
             }
             changed.has_contents = true;
         } else if attr.kind == Kind::Regular && changed.set.has(Set::MTIME) && !self.plan.begun.contains_key(&id) {
-            self.note_begun(id, None)?;
+            self.note_begun(id, None, (there.stamp.size, attr.mtime))?;
         }
         let wrote = if has_contents { Some(self.write_contents(id, at, noted)?) } else { None };
         self.before("attributes")?;
         // Another program may have been there since.
-        let Some(there) = found.dir.stat(&found.name)?.filter(|there| there.id == file) else {
-            return Err(Failure::new(&found.name, Errno::ENOENT));
+        let Some(there) = dir.stat(name)?.filter(|there| there.id == file) else {
+            return Err(Failure::new(name, Errno::ENOENT));
         };
         if let Some((is_merged, wrote)) = wrote {
             let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote || self.below.names().is_some();
@@ -79,7 +89,7 @@ impl Work<'_> {
         self.set_attributes(at, node(id), &changed)?;
         if changed.is_merged {
             self.merged.insert(id);
-        } else if let Some(there) = found.dir.stat(&found.name)? {
+        } else if let Some(there) = dir.stat(name)? {
             self.written.insert(id, (there.stamp.size, there.stamp.mtime, there.stamp.ctime));
         }
         Ok(())
@@ -89,8 +99,13 @@ impl Work<'_> {
     fn has_changed(&self, id: u64, noted: &Noted, there: (u64, i64)) -> Result<bool> {
         let known = if_there(self.cache.known_if(node(id)))?.flatten();
         let is_known = known.is_none_or(|known| (known.stamp.size, known.stamp.mtime) == there);
-        let is_ours = self.plan.begun.contains_key(&id) || self.plan.unsure.contains(&id) || noted.is_new;
-        Ok(!is_known && !is_ours)
+        // Of a round that was cut off it is not known how far it came: what differs from ours may be another program's.
+        let is_ours = match self.plan.begun.get(&id) {
+            Some(begun) if begun.is_before && !self.outlives => begun.left == Some((size_as_blocks(there.0), there.1)),
+            Some(_) => true,
+            None => false,
+        };
+        Ok(!is_known && !is_ours && !self.plan.unsure.contains(&id) && !noted.is_new)
     }
 
     /// Writes the bytes of a file that were written here; whether another program has changed it too, so that it is not below as
@@ -107,19 +122,28 @@ impl Work<'_> {
         let known = if_there(self.cache.known_if(node(id)))?.flatten();
         let there = file.looked()?;
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
-        let size = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?.size;
+        let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
+        let size = attr.size;
         let tail = noted.appended_from().filter(|from| known.is_some_and(|known| known.stamp.size == *from));
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
-        if is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))? {
+        let overlaps = is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))?;
+        // Where nothing differs, it is what the round before has written.
+        let is_theirs = is_theirs && (overlaps || !begun.is_some_and(|begun| begun.is_before));
+        if overlaps {
             if self.conflict == Conflict::Stop {
                 return Err(Failure::new(join(&dir.path, name), Errno::ESTALE));
             }
             self.keep_theirs(dir, name)?;
         }
         if begun.is_none() && !noted.is_new {
-            self.note_begun(id, tail.map(|_| there.0))?;
+            let left = match tail {
+                Some(tail) => there.0 + (size - tail),
+                None if is_cut => size,
+                None => there.0.max(size),
+            };
+            self.note_begun(id, tail.map(|_| there.0), (left, attr.mtime))?;
         }
         // Whoever maps it may have stored into any byte, or into none.
         let is_compared = noted.from.is_some() && !noted.is_new;
@@ -133,7 +157,7 @@ impl Work<'_> {
             file.set_size(size)?;
         }
         let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok((is_theirs, file.looked()?)) };
-        let is_moved = match begun.flatten() {
+        let is_moved = match begun.and_then(|begun| begun.appends_at) {
             Some(at) => self.resume_appending(&file, id, (tail, size), at)?,
             None => self.append_from(&file, id, (tail, size), tail)?,
         };

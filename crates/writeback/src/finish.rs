@@ -157,7 +157,7 @@ impl Work<'_> {
         // The rename of a file changes its time of status too.
         let known_extended = known.state & (bits::XATTRS | bits::NO_XATTRS) != 0;
         let is_as_written = stamp.ctime == if ctime == 0 { known.stamp.ctime } else { ctime };
-        let is_in_doubt = self.merged.contains(&id) || self.plan.cut_off.contains(&id);
+        let is_in_doubt = self.merged.contains(&id) || self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
         if is_in_doubt || is_sure && (stamp.size, stamp.mtime) != (size, mtime) {
             stamp.mtime -= 1;
             self.again.insert(id);

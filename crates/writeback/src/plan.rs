@@ -74,6 +74,17 @@ impl Noted {
     }
 }
 
+/// A file that a round has begun to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// Where it appends below.
+    pub appends_at: Option<u64>,
+    /// What it is like when the round is through with it, or was when the round failed; `None`: not known.
+    pub left: Option<Looked>,
+    /// It was a round before this one.
+    pub is_before: bool,
+}
+
 /// What a file was like when a note of it was made: which, its size as notes keep it, and its time of change.
 pub type Looked = (u32, i64);
 
@@ -110,10 +121,8 @@ pub struct Plan {
     pub unsure: HashSet<u64>,
     /// Nodes that a round has made below: this one before it was cut off, or the one before it.
     pub noted_made: HashSet<u64>,
-    /// Nodes that a round has begun to write before, which was cut off; and where it appends to their files.
-    pub begun: HashMap<u64, Option<u64>>,
-    /// Those of them that a round before had begun: another program may have changed them since.
-    pub cut_off: HashSet<u64>,
+    /// Nodes that this round has begun to write, or one before that was cut off or failed.
+    pub begun: HashMap<u64, Begun>,
     /// What files below were like when they were touched, or written by the round before.
     pub looked: HashMap<Id, Vec<Looked>>,
     /// Nodes that were written whole in this round.
@@ -306,10 +315,9 @@ impl Plan {
                     }
                 }
                 b'w' => {
-                    let stamp = cache.known_if(note).map_err(image)?.map(|known| known.stamp);
-                    let appends_at = stamp.and_then(|stamp| stamp.number.checked_sub(1));
-                    self.begun.insert(id, appends_at);
-                    self.cut_off.insert(id);
+                    let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
+                    let left = (stamp.device != 0).then_some((stamp.blocks, stamp.mtime));
+                    self.begun.insert(id, Begun { appends_at: stamp.number.checked_sub(1), left, is_before: true });
                 }
                 b'v' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,

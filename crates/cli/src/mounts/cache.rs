@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const ROUND_LOOK: Duration = Duration::from_millis(20);
 /// How long after an event others are waited for, to be looked at together.
 const BUNCH: Duration = Duration::from_millis(5);
+/// The stack of the thread that goes through the tree, which has some kilobytes for each of up to 512 levels; bytes.
+const STACK: usize = 16 << 20;
 /// How often one looks whether another has ended that keeps the same cache fresh.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between rounds where nobody tells of changes.
@@ -73,7 +75,11 @@ impl Server {
             return Server { end: None, ending, thread: None };
         };
         let run = move || keeper.run(&ended, &is_ending);
-        Server { end: Some(end), ending, thread: std::thread::Builder::new().name("cache".into()).spawn(run).ok() }
+        Server {
+            end: Some(end),
+            ending,
+            thread: std::thread::Builder::new().name("cache".into()).stack_size(STACK).spawn(run).ok(),
+        }
     }
 }
 

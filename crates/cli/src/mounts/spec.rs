@@ -13,8 +13,8 @@
 //! each perhaps with `,option,…` behind it.
 
 mod ceph;
-pub mod known;
 mod colon;
+pub mod known;
 
 use super::transport::Transport;
 use crate::failure::{Failure, Result};

@@ -346,7 +346,9 @@ impl Done {
         let low = bench.low.join(run.to_string());
         let there = paths_of(&low);
         wrong.extend(self.compared(model, &there, point, mode));
-        wrong.extend(self.rounds.first().cloned());
+        if mode != Conflict::Stop {
+            wrong.extend(self.rounds.first().cloned());
+        }
         let park = bench.low.join(writeback::PARK);
         if park.exists() {
             wrong.push(format!("cache: left in the park: {:?}", paths_of(&park).keys()));
@@ -388,6 +390,10 @@ impl Done {
                     ways.push(way);
                 }
                 if sides.is_in_moved() {
+                    ways.push(model.loosely(there));
+                }
+                if let Point::Cut(_) = point {
+                    // What they move then is not found, and made again.
                     ways.push(model.loosely(there));
                 }
                 match point {

@@ -73,6 +73,14 @@ impl<'a> Sides<'a> {
         (was.mode, &was.notes, was.mtime) != (is.mode, &is.notes, is.mtime)
     }
 
+    /// Whether a copy of theirs may be made without a conflict: what the bytes were that both have written around is not known.
+    fn may_copy(&self, label: &str) -> bool {
+        let [Some(was), Some(theirs)] = [self.base, self.theirs].map(|snap| snap.things.get(label)) else { return false };
+        self.ours.things.contains_key(label)
+            && self.bytes_changed(self.ours, label)
+            && (&was.bytes, was.mtime) != (&theirs.bytes, theirs.mtime)
+    }
+
     /// Whether both sides have done something to a file or its names.
     pub fn both_touch(&self, label: &str) -> bool {
         [self.ours, self.theirs].iter().all(|side| {
@@ -351,6 +359,8 @@ impl Merged {
             wrong.extend(wanted.compare(path, found));
             if let Some(copy) = wanted.copy.filter(|_| matches!(wanted.bytes, Bytes::Either(_))) {
                 copies.push((paths.clone(), copy, wanted.bytes.needs_copy(&found.bytes)));
+            } else if let Some(theirs) = sides.theirs.things.get(label).filter(|_| sides.may_copy(label)) {
+                copies.push((paths.clone(), theirs.clone(), false));
             }
         }
         beside.extend(copies.iter().map(|(paths, copy, is_needed)| (paths.clone(), copy, *is_needed, false)));
