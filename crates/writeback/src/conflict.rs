@@ -130,14 +130,15 @@ impl Work<'_> {
 
     /// A round is about to write a file: `appends_at` says where below it appends, `left` what the file is like after that.
     pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
-        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before: false };
+        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before: false, is_now: true };
         self.plan.begun.insert(id, begun);
         self.set_begun(id, &begun)
     }
 
     /// The round could not write all of a file that it had begun: what the file is like now is this round's work.
     pub fn note_left(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
-        let (Some(begun), Some(there)) = (self.plan.begun.get(&id).copied(), dir.stat(name)?) else { return Ok(()) };
+        let begun = self.plan.begun.get(&id).copied().filter(|begun| begun.is_now);
+        let (Some(begun), Some(there)) = (begun, dir.stat(name)?) else { return Ok(()) };
         self.set_begun(id, &Begun { left: Some((size_as_blocks(there.stamp.size), there.stamp.mtime)), ..begun })
     }
 

@@ -128,6 +128,10 @@ impl Work<'_> {
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
+        if is_theirs && noted.is_only_mapped() && known.is_some_and(|known| known.stamp.mtime == attr.mtime) {
+            // The first store into a mapping changes the time: there was none, and theirs stands.
+            return Ok((true, there));
+        }
         let overlaps = is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))?;
         // Where nothing differs, it is what the round before has written.
         let is_theirs = is_theirs && (overlaps || !begun.is_some_and(|begun| begun.is_before));
@@ -137,7 +141,9 @@ impl Work<'_> {
             }
             self.keep_theirs(dir, name)?;
         }
-        if begun.is_none() && !noted.is_new {
+        if let Some(begun) = self.plan.begun.get_mut(&id) {
+            begun.is_now = true;
+        } else if !noted.is_new {
             let left = match tail {
                 Some(tail) => there.0 + (size - tail),
                 None if is_cut => size,
@@ -145,7 +151,7 @@ impl Work<'_> {
             };
             self.note_begun(id, tail.map(|_| there.0), (left, attr.mtime))?;
         }
-        // Whoever maps it may have stored into any byte, or into none.
+        // A mapping may have been stored into at any byte, or at none.
         let is_compared = noted.from.is_some() && !noted.is_new;
         self.write_runs((&file, is_compared), node(id), &runs, size)?;
         if is_cut {

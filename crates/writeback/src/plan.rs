@@ -62,6 +62,11 @@ impl Noted {
         self.set.has(Set::SIZE) || self.from.is_some() || !(self.ranges.is_empty() && self.chunks.is_empty())
     }
 
+    /// Whether it may have been changed by a mapping and by nothing else.
+    pub fn is_only_mapped(&self) -> bool {
+        self.from.is_some() && self.ranges.is_empty() && self.chunks.is_empty() && !self.set.has(Set::SIZE) && !self.is_new
+    }
+
     /// From where on the file was extended by `O_APPEND` alone.
     pub fn appended_from(&self) -> Option<u64> {
         let mut appended = self.ranges.iter().filter(|range| range.is_appended).map(|range| range.from);
@@ -83,6 +88,8 @@ pub struct Begun {
     pub left: Option<Looked>,
     /// It was a round before this one.
     pub is_before: bool,
+    /// This one has written to it.
+    pub is_now: bool,
 }
 
 /// What a file was like when a note of it was made: which, its size as notes keep it, and its time of change.
@@ -317,7 +324,8 @@ impl Plan {
                 b'w' => {
                     let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
                     let left = (stamp.device != 0).then_some((stamp.blocks, stamp.mtime));
-                    self.begun.insert(id, Begun { appends_at: stamp.number.checked_sub(1), left, is_before: true });
+                    self.begun
+                        .insert(id, Begun { appends_at: stamp.number.checked_sub(1), left, is_before: true, is_now: false });
                 }
                 b'v' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
