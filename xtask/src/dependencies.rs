@@ -35,7 +35,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         ],
     ),
     ("bypath-daemon", &["bypath-fuse-client", "bypath-pm"]),
-    ("bypath-objects", &["bypath-fuse-client", "bypath-pm", "bypath-server"]),
+    ("bypath-objects", &["bypath-base", "bypath-fuse-client", "bypath-pm", "bypath-server"]),
     (
         "bypath-capi",
         &[

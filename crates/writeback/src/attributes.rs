@@ -1,6 +1,6 @@
 //! Owner, mode, extended attributes, times: those that programs set here are below as they are here.
 
-use crate::below::{ATTRIBUTES_MAX, Dir, There, join};
+use crate::below::{ATTRIBUTES_MAX, Dir, join};
 use crate::plan::{Noted, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Cx, Kind, Node};
@@ -25,8 +25,6 @@ pub struct Changed {
     pub extended: BTreeSet<Vec<u8>>,
     /// All of them.
     pub is_new: bool,
-    /// What it was like before its contents were written.
-    pub there: Option<There>,
     /// They were.
     pub has_contents: bool,
     /// And another program has changed them too.
@@ -72,10 +70,10 @@ impl Work<'_> {
             }
             // A write and a change of owner take set-id bits away here.
             let is_owner = changed.set.has(Set::UID.with(Set::GID));
-            let was = changed.there.as_ref().map_or(there.attr.mode, |there| there.attr.mode);
+            let was = there.attr.mode;
             let wanted = match changed.sets(Set::MODE) {
                 true => attr.mode,
-                false if changed.has_contents || is_owner => was & !SET_ID | was & attr.mode & SET_ID,
+                false if changed.has_contents || is_owner => was & (!SET_ID | attr.mode),
                 false => was,
             };
             if there.attr.mode != wanted || (uid.is_some() || gid.is_some()) && wanted & SET_ID != 0 {

@@ -61,11 +61,10 @@ impl Work<'_> {
     fn change_found(&mut self, id: u64, noted: &Noted, (file, attr): (Id, &Attr), at: (&Dir, &[u8])) -> Result<()> {
         let (dir, name) = at;
         let Some(there) = dir.stat(name)? else { return Err(Failure::new(name, Errno::ESTALE)) };
-        let mut changed = Changed { there: Some(there), ..Changed::by(noted) };
+        let mut changed = Changed::by(noted);
         let has_contents = attr.kind == Kind::Regular && noted.has_contents();
-        if attr.kind == Kind::Regular && !has_contents {
-            changed.is_merged = self.has_changed(id, noted, (there.stamp.size, there.stamp.mtime))?;
-        }
+        let first = (there.stamp.size, there.stamp.mtime);
+        let was_changed = attr.kind == Kind::Regular && self.has_changed(id, noted, first)?;
         if has_contents {
             if there.attr.mode & OWNER_WRITES != OWNER_WRITES && !rustix::process::geteuid().is_root() {
                 // To be opened it gets another mode, and its own again at the end of this, or of the next round.
@@ -80,11 +79,14 @@ impl Work<'_> {
         self.before("attributes")?;
         // Another program may have been there since.
         let Some(there) = dir.stat(name)?.filter(|there| there.id == file) else {
-            return Err(Failure::new(name, Errno::ENOENT));
+            // What it has moved away after the bytes were written has them.
+            return if wrote.is_some() { Ok(()) } else { Err(Failure::new(name, Errno::ENOENT)) };
         };
         if let Some((is_merged, wrote)) = wrote {
             let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote || self.below.names().is_some();
             changed.is_merged = is_merged || !is_as_written;
+        } else if attr.kind == Kind::Regular {
+            changed.is_merged = was_changed || (there.stamp.size, there.stamp.mtime) != first;
         }
         self.set_attributes(at, node(id), &changed)?;
         if changed.is_merged {

@@ -161,7 +161,7 @@ impl Work<'_> {
         if is_in_doubt || is_sure && (stamp.size, stamp.mtime) != (size, mtime) {
             stamp.mtime -= 1;
             self.again.insert(id);
-        } else if !is_as_here || known_extended && !is_as_written && !self.plan.made.contains(&id) {
+        } else if !is_as_here || known_extended && !is_as_written {
             stamp.ctime -= 1;
             self.again.insert(id);
         }

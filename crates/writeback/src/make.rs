@@ -5,8 +5,9 @@
 
 use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::outcome::Of;
+use crate::place::Found;
 use crate::plan::{Spot, Target, if_there, image};
-use crate::{Conflict, Failure, Result, Work};
+use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
 use cache::touch::{Label, size_as_blocks};
@@ -63,7 +64,7 @@ impl Work<'_> {
                 let park = self.below.park()?;
                 let link = new_name(target.node.id);
                 self.before("link")?;
-                found.dir.link(&found.name, &park, &link)?;
+                self.link_to(&found, (&park, &link), wanted)?;
                 self.move_in((&park, &link), (&at, name), there.as_ref(), *dir)?;
             }
             Some(found) => {
@@ -76,6 +77,20 @@ impl Work<'_> {
         }
         self.places.note_found(target.node.id, (*dir, name.clone()));
         Ok(())
+    }
+
+    /// Links a file into the park. `ENOENT` if another program has put something else in its place.
+    fn link_to(&mut self, found: &Found, (park, link): (&Dir, &[u8]), file: Option<Id>) -> Result<()> {
+        let gone = || Failure::new(&found.name, Errno::ENOENT);
+        let Some(file) = file else { return Err(gone()) };
+        match found.dir.link(&found.name, park, link) {
+            Err(_) if !found.dir.has(&found.name, file)? => Err(gone()),
+            Ok(()) if self.below.names().is_none() && !park.has(link, file)? => {
+                park.remove(link, false)?;
+                Err(gone())
+            }
+            linked => linked,
+        }
     }
 
     /// Gives something its name. Where a file stands there, the two change places, and that one goes into the park: another
@@ -165,7 +180,6 @@ impl Work<'_> {
         self.plan.ids.insert(target.node.id, file);
         self.plan.wanted.insert(file);
         self.plan.made.insert(target.node.id);
-        self.written.insert(target.node.id, (made.stamp.size, made.stamp.mtime, 0));
         self.plan.ours.insert(file);
         self.places.note_found(target.node.id, (dir, name.to_vec()));
         // Its mode and times come when it is filled.
@@ -180,12 +194,19 @@ impl Work<'_> {
             return Ok(());
         }
         self.move_in((&park, &new), (at, name), there, dir)?;
+        self.note_as_made(target, &made, at.stat(name)?);
         if mutant::is(Mutant::DataAfterName) && target.kind == Kind::Regular {
             self.before("late")?;
             self.write_all(&at.open_file(name)?, target.node)?;
             self.set_all_attributes(at, name, target.node)?;
         }
         Ok(())
+    }
+
+    /// Remembers what a file was like when it got its name, which changes its time of status.
+    fn note_as_made(&mut self, target: Target, made: &There, named: Option<There>) {
+        let ctime = named.filter(|named| named.id == made.id).map_or(0, |named| named.stamp.ctime);
+        self.written.insert(target.node.id, (made.stamp.size, made.stamp.mtime, ctime));
     }
 
     /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.

@@ -209,7 +209,10 @@ impl Explorer {
         let is_long = theirs.len() > 1;
         let mut done = Done { rounds: Vec::new(), ours: true, theirs: None, is_long, step: String::new() };
         done.work(bench, run, (ours, theirs), point);
-        let is_stopped = mode == Conflict::Stop && (model.must_stop() || model.may_stop()) && done.stops(bench);
+        // A directory that is removed here is left alone while there is something of theirs in it.
+        let removes = || ours.iter().any(|op| matches!(op, Op::Rmdir(_)));
+        let may_stop = model.must_stop() || model.may_stop() || removes();
+        let is_stopped = mode == Conflict::Stop && may_stop && done.stops(bench);
         let mut wrong = if is_stopped { done.stopped(bench, run, model) } else { done.judged(bench, run, model, (point, mode)) };
         if mode == Conflict::Stop && model.must_stop() && !is_stopped {
             wrong.push("stop: all rounds say that all is well".into());
