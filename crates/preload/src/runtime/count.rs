@@ -2,8 +2,8 @@
 //! added to the images' counts now and then.
 
 use crate::runtime::front_end::PROCESS;
+use crate::runtime::phase;
 use crate::runtime::tls::Tls;
-use crate::runtime::{phase, stores, tls};
 use base::Calls;
 
 /// So many calls of a thread are added at once.
@@ -36,13 +36,4 @@ pub fn add(tls: &Tls) {
 pub fn forget(tls: &Tls) {
     tls.calls.set(0);
     tls.patched.set(0);
-}
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = at_end;
-
-extern "C" fn at_end() {
-    add(tls::get());
-    stores::at_end(tls::get());
 }

@@ -11,6 +11,7 @@ pub mod child;
 pub mod contents;
 pub mod count;
 pub mod dispatch;
+mod ending;
 pub mod environ;
 pub mod errno;
 pub mod faults;

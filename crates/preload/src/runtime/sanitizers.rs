@@ -5,15 +5,14 @@
 //! that it calls with each part of a report (`__sanitizer_on_print`) writes the part to descriptor 2.
 
 use crate::next;
-use crate::runtime::{call, imports, phase, tls};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use crate::runtime::imports;
+use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pm::sys::abi::*;
 
 type SetDescriptor = unsafe extern "C" fn(*mut c_void);
 type Print = unsafe extern "C" fn(*const c_char);
 
-const STANDARD_ERROR: c_int = 2;
 /// Where the runtimes' options are.
 const OPTIONS: [&CStr; 5] = [c"ASAN_OPTIONS", c"UBSAN_OPTIONS", c"TSAN_OPTIONS", c"LSAN_OPTIONS", c"MSAN_OPTIONS"];
 /// The null device's number is at least that, so that the program gets the numbers that it expects.
@@ -22,19 +21,9 @@ const NUMBER_MIN: usize = 200;
 /// The null device, where it takes a runtime's reports; else −1.
 static NULL_DEVICE: AtomicI32 = AtomicI32::new(-1);
 
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = at_start;
-
-extern "C" fn at_start() {
-    if phase::is_active(tls::get()) && call::is_ours(STANDARD_ERROR) {
-        begin();
-    }
-}
-
 /// The hook is ours only if a shared runtime comes after this library: a program that has one inside calls its own.
 #[cold]
-fn begin() {
+pub fn begin() {
     if OPTIONS.iter().any(|name| names_a_path(name)) {
         return;
     }
@@ -76,22 +65,7 @@ pub fn again() {
     }
 }
 
-/// A part of a report.
-///
-/// # Safety
-/// `text` is NUL-terminated.
-pub unsafe fn print(text: *const c_char) {
-    if NULL_DEVICE.load(Relaxed) < 0 {
-        return;
-    }
-    // SAFETY: by contract.
-    let (mut at, mut left) = (text as usize, unsafe { imports::strlen(text) });
-    while left > 0 {
-        // SAFETY: the rest of the text.
-        let written = unsafe { call::call(__NR_write as usize, [STANDARD_ERROR as usize, at, left, 0, 0, 0]) };
-        if written <= 0 {
-            return;
-        }
-        (at, left) = (at + written as usize, left - written as usize);
-    }
+/// Whether reports go to the null device, so that the hook has to write them.
+pub fn is_used() -> bool {
+    NULL_DEVICE.load(Relaxed) >= 0
 }
