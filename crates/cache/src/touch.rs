@@ -101,10 +101,12 @@ impl Set {
     pub const MTIME: Set = Set(1 << 4);
     /// The size, by truncating or extending.
     pub const SIZE: Set = Set(1 << 5);
+    /// None, by a call that takes set-id bits away all the same.
+    pub const RIGHTS: Set = Set(1 << 6);
     /// All of them.
     pub const ALL: Set = Set((1 << Set::COUNT) - 1);
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// Those that a call sets.
     pub fn by(change: &SetAttr) -> Set {
@@ -114,6 +116,7 @@ impl Set {
             (change.gid.is_some(), Set::GID),
             (change.atime.is_some(), Set::ATIME),
             (change.mtime.is_some(), Set::MTIME),
+            (change.drops_rights || change.size.is_some(), Set::RIGHTS),
         ];
         all.into_iter().filter(|(is_set, _)| *is_set).fold(Set::NONE, |set, (_, one)| set.with(one))
     }

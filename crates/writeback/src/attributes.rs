@@ -27,6 +27,8 @@ pub struct Changed {
     pub is_new: bool,
     /// They were.
     pub has_contents: bool,
+    /// Its time of change, as it is noted: a program may have changed it since.
+    pub mtime: Option<i64>,
     /// And another program has changed them too.
     pub is_merged: bool,
 }
@@ -69,7 +71,7 @@ impl Work<'_> {
                 set => set?,
             }
             // A write and a change of owner take set-id bits away here.
-            let is_owner = changed.set.has(Set::UID.with(Set::GID));
+            let is_owner = changed.set.has(Set::UID.with(Set::GID).with(Set::RIGHTS));
             let was = there.attr.mode;
             let wanted = match changed.sets(Set::MODE) {
                 true => attr.mode,
@@ -83,7 +85,7 @@ impl Work<'_> {
         let atime = (changed.sets(Set::ATIME) && attr.atime != attr.mtime || changed.set.has(Set::ATIME)).then_some(attr.atime);
         // Where another program has written too, the file has changed later than it did here.
         let is_timed = changed.sets(Set::MTIME) || changed.has_contents && !changed.is_merged;
-        let mtime = is_timed.then_some(attr.mtime);
+        let mtime = is_timed.then_some(changed.mtime.unwrap_or(attr.mtime));
         if mode.is_some() || atime.is_some() || mtime.is_some() {
             dir.set_last(name, mode, atime, mtime)?;
         }

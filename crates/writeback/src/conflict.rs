@@ -130,7 +130,8 @@ impl Work<'_> {
 
     /// A round is about to write a file: `appends_at` says where below it appends, `left` what the file is like after that.
     pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
-        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before: false, is_now: true };
+        let is_before = self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
+        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before, is_now: true };
         self.plan.begun.insert(id, begun);
         self.set_begun(id, &begun)
     }

@@ -14,6 +14,10 @@ use pm::{Errno, UserSlice};
 /// Its owner may read and write a file.
 const OWNER_WRITES: u16 = 0o600;
 
+/// Whether another program has changed a file too, so that it is not below as it is here; its size and time of change after
+/// it was written; and the time of change that it is to have.
+type Wrote = (bool, (u64, i64), i64);
+
 impl Work<'_> {
     pub fn contents(&mut self) -> Result<()> {
         self.find_names()?;
@@ -66,14 +70,17 @@ impl Work<'_> {
         let first = (there.stamp.size, there.stamp.mtime);
         let was_changed = attr.kind == Kind::Regular && self.has_changed(id, noted, first)?;
         if has_contents {
-            if there.attr.mode & OWNER_WRITES != OWNER_WRITES && !rustix::process::geteuid().is_root() {
+            if there.attr.mode & OWNER_WRITES != OWNER_WRITES {
                 // To be opened it gets another mode, and its own again at the end of this, or of the next round.
                 self.note_set(node(id), Set::MODE)?;
                 changed.set = changed.set.with(Set::MODE);
             }
             changed.has_contents = true;
-        } else if attr.kind == Kind::Regular && changed.set.has(Set::MTIME) && !self.plan.begun.contains_key(&id) {
-            self.note_begun(id, None, (there.stamp.size, attr.mtime))?;
+        } else if attr.kind == Kind::Regular && changed.set.has(Set::MTIME) {
+            if !self.plan.begun.get(&id).is_some_and(|begun| begun.is_now) {
+                self.note_begun(id, None, (there.stamp.size, attr.mtime))?;
+            }
+            changed.mtime = Some(attr.mtime);
         }
         let wrote = if has_contents { Some(self.write_contents(id, at, noted)?) } else { None };
         self.before("attributes")?;
@@ -82,7 +89,8 @@ impl Work<'_> {
             // What it has moved away after the bytes were written has them.
             return if wrote.is_some() { Ok(()) } else { Err(Failure::new(name, Errno::ENOENT)) };
         };
-        if let Some((is_merged, wrote)) = wrote {
+        if let Some((is_merged, wrote, mtime)) = wrote {
+            changed.mtime = Some(mtime);
             let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote || self.below.names().is_some();
             changed.is_merged = is_merged || !is_as_written;
         } else if attr.kind == Kind::Regular {
@@ -110,9 +118,8 @@ impl Work<'_> {
         Ok(!is_known && !is_ours && !self.plan.unsure.contains(&id) && !noted.is_new)
     }
 
-    /// Writes the bytes of a file that were written here; whether another program has changed it too, so that it is not below as
-    /// it is here, and its size and time of change after that.
-    fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<(bool, (u64, i64))> {
+    /// Writes the bytes of a file that were written here.
+    fn write_contents(&mut self, id: u64, (dir, name): (&Dir, &[u8]), noted: &Noted) -> Result<Wrote> {
         let begun = self.plan.begun.get(&id).copied();
         self.before("begin")?;
         self.before("contents")?;
@@ -126,13 +133,14 @@ impl Work<'_> {
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
         let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
         let size = attr.size;
-        let tail = noted.appended_from().filter(|from| known.is_some_and(|known| known.stamp.size == *from));
+        // What is before it is below, or noted as changed in place.
+        let tail = noted.appended_from();
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
         if is_theirs && noted.is_only_mapped() && known.is_some_and(|known| known.stamp.mtime == attr.mtime) {
             // The first store into a mapping changes the time: there was none, and theirs stands.
-            return Ok((true, there));
+            return Ok((true, there, attr.mtime));
         }
         let overlaps = is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))?;
         // Where nothing differs, it is what the round before has written.
@@ -143,15 +151,14 @@ impl Work<'_> {
             }
             self.keep_theirs(dir, name)?;
         }
-        if let Some(begun) = self.plan.begun.get_mut(&id) {
-            begun.is_now = true;
-        } else if !noted.is_new {
+        if !noted.is_new && !begun.is_some_and(|begun| begun.is_now) {
             let left = match tail {
-                Some(tail) => there.0 + (size - tail),
+                Some(tail) => there.0 + size.min(noted.size).saturating_sub(tail),
                 None if is_cut => size,
                 None => there.0.max(size),
             };
-            self.note_begun(id, tail.map(|_| there.0), (left, attr.mtime))?;
+            let appends_at = begun.and_then(|begun| begun.appends_at).or(tail.map(|_| there.0));
+            self.note_begun(id, appends_at, (left, attr.mtime))?;
         }
         // A mapping may have been stored into at any byte, or at none.
         let is_compared = noted.from.is_some() && !noted.is_new;
@@ -164,16 +171,18 @@ impl Work<'_> {
             // It ends with a hole.
             file.set_size(size)?;
         }
-        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok((is_theirs, file.looked()?)) };
+        // A byte that is appended twice is there twice.
+        let size = size.min(noted.size);
+        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok((is_theirs, file.looked()?, attr.mtime)) };
         let is_moved = match begun.and_then(|begun| begun.appends_at) {
             Some(at) => self.resume_appending(&file, id, (tail, size), at)?,
             None => self.append_from(&file, id, (tail, size), tail)?,
         };
-        Ok((is_theirs || is_moved, file.looked()?))
+        Ok((is_theirs || is_moved, file.looked()?, attr.mtime))
     }
 
     /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.
-    fn append_from(&mut self, file: &File, id: u64, (from, to): (u64, u64), expected: u64) -> Result<bool> {
+    pub fn append_from(&mut self, file: &File, id: u64, (from, to): (u64, u64), expected: u64) -> Result<bool> {
         let (mut from, mut expected, mut is_moved) = (from, expected, false);
         let mut buffer = vec![0u8; (to - from).min(PIECE) as usize];
         while from < to {

@@ -41,6 +41,8 @@ pub struct Noted {
     pub set: Set,
     /// Extended attributes that were set or removed.
     pub extended: BTreeSet<Vec<u8>>,
+    /// Bytes of the file when the round began: what has been appended since is noted for the next one.
+    pub size: u64,
     /// All attributes count as set: the node is new below.
     pub is_new: bool,
     /// One of its names in the tree.
@@ -397,10 +399,11 @@ impl Plan {
         let mut nodes = std::mem::take(&mut self.nodes);
         let mut gone = Vec::new();
         for (id, noted) in &mut nodes {
-            if if_there(cache.fs().attr(cx, node(*id)))?.is_none() {
+            let Some(attr) = if_there(cache.fs().attr(cx, node(*id)))? else {
                 gone.push(*id);
                 continue;
-            }
+            };
+            noted.size = attr.size;
             self.learn_node(cache, node(*id))?;
             let mut text = [0; 255];
             if *id == self.root {

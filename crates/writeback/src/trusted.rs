@@ -43,7 +43,11 @@ pub fn open(path: &Path, flags: OFlags) -> Result<Option<OwnedFd>> {
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
         // A symlink, a socket, a FIFO without a reader; or it belongs to another user, which is the better answer.
         Err(error) => {
-            let there = rustix::fs::lstat(path).map_err(|_| shown(error))?;
+            let there = match rustix::fs::lstat(path) {
+                // A directory that this user may not enter: whatever is wanted of it is refused.
+                Err(rustix::io::Errno::ACCESS) => return Ok(None),
+                there => there.map_err(|_| shown(error))?,
+            };
             check(path, &there, || true)?;
             return Err(shown(error));
         }
