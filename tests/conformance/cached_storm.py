@@ -4,14 +4,14 @@
 # what the next session sees, and what the directory is after `bypath cache drain`, is what a plain directory is after the
 # calls that had returned, and perhaps the one that was under way. Method: workers make random calls, each in a part of its
 # own, and count them outside; the same calls are made on a twin on tmpfs. KILLS=n (4) FS=ext4|xfs|btrfs (a loop device;
-# default: wherever $TMPDIR is) SEED=n JOBS=n (3). With OTHERS=1 (0: without) other programs write below all the time, and processes
+# default: wherever $TMPDIR is) SEED=n JOBS=n (3). With OTHERS=1 (0) other programs write below all the time, and processes
 # of the session in the same files: nothing of either side is lost (storm/others.py).
 import mmap, os, random, shutil, signal, struct, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/storm")
 import others
 
-WITH_OTHERS = os.environ.get("OTHERS", "1") != "0"
+WITH_OTHERS = os.environ.get("OTHERS", "0") != "0"
 # Seconds that a drain may take before it is taken for one that never ends.
 DRAIN_MAX = 60
 
@@ -236,7 +236,9 @@ class Storm:
         for name in "ready", "failed":
             if os.path.exists(f"{self.top}/{name}"):
                 os.unlink(f"{self.top}/{name}")
-        mount = f"host:{self.low}:{self.point},cache={self.image}:256M,{options}"
+        # Of a file in whose midst the writer is killed a copy may be kept. Where nobody else writes, that is not wanted.
+        conflict = "both" if WITH_OTHERS else "ours"
+        mount = f"host:{self.low}:{self.point},cache={self.image}:256M,conflict={conflict},{options}"
         command = [sys.executable, os.path.abspath(__file__), "session", self.top, self.point, str(self.seed), str(self.jobs)]
         run = [self.bypath, "run", "--no-fuse", "--mount", mount, "--", *command]
         with open(self.top + "/err", "wb") as err:

@@ -128,7 +128,6 @@ impl Work<'_> {
             // Another program has put that there just now.
             return Err(Failure::new(name, Errno::ENOENT));
         }
-        let known = if_there(self.cache.known_if(node(id)))?.flatten();
         let there = file.looked()?;
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
         let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
@@ -138,10 +137,6 @@ impl Work<'_> {
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
-        if is_theirs && noted.is_only_mapped() && known.is_some_and(|known| known.stamp.mtime == attr.mtime) {
-            // The first store into a mapping changes the time: there was none, and theirs stands.
-            return Ok((true, there, attr.mtime));
-        }
         let overlaps = is_theirs && self.conflict != Conflict::Ours && self.overlaps(id, &file, &runs, (size, is_cut))?;
         // Where nothing differs, it is what the round before has written.
         let is_theirs = is_theirs && (overlaps || !begun.is_some_and(|begun| begun.is_before));
@@ -182,7 +177,7 @@ impl Work<'_> {
     }
 
     /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.
-    pub fn append_from(&mut self, file: &File, id: u64, (from, to): (u64, u64), expected: u64) -> Result<bool> {
+    fn append_from(&mut self, file: &File, id: u64, (from, to): (u64, u64), expected: u64) -> Result<bool> {
         let (mut from, mut expected, mut is_moved) = (from, expected, false);
         let mut buffer = vec![0u8; (to - from).min(PIECE) as usize];
         while from < to {

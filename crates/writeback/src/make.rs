@@ -6,7 +6,7 @@
 use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::outcome::Of;
 use crate::place::Found;
-use crate::plan::{Noted, Spot, Target, if_there, image};
+use crate::plan::{Spot, Target, if_there, image};
 use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
@@ -146,17 +146,14 @@ impl Work<'_> {
         there: Option<&There>,
         was_below: bool,
     ) -> Result<()> {
-        // Another program has removed it below. What was appended here stands alone then; a part in its midst does not.
-        let noted = self.plan.nodes.get(&target.node.id);
-        let tail = noted.and_then(Noted::appended_from).filter(|_| was_below);
-        let is_whole = !was_below || self.is_whole(target)?;
-        if !is_whole && tail.is_none() {
+        if was_below && !self.is_whole(target)? {
+            // Another program has removed it below, and a part of it was nowhere else.
             return Err(Failure::new(join(&at.path, name), Errno::ESTALE));
         }
         let park = self.below.park()?;
         let new = new_name(target.node.id);
         self.before("new")?;
-        let written = self.write_new(&park, &new, target, tail.filter(|_| !is_whole));
+        let written = self.write_new(&park, &new, target);
         let is_full = |failure: &Failure| matches!(failure.errno, Errno::ENOSPC | Errno::EDQUOT);
         let is_half = |failure: &Failure| failure.errno != crate::CUT && (self.below.names().is_none() || is_full(failure));
         if written.as_ref().is_err_and(is_half) {
@@ -226,8 +223,8 @@ impl Work<'_> {
         self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
-    /// Makes something in the park as it is here, or with the bytes from `tail` on alone; `None`: it is here no more.
-    fn write_new(&mut self, park: &Dir, new: &[u8], target: Target, tail: Option<u64>) -> Result<Option<There>> {
+    /// Makes something in the park as it is here; `None`: it is here no more.
+    fn write_new(&mut self, park: &Dir, new: &[u8], target: Target) -> Result<Option<There>> {
         let fs = self.cache.fs();
         let Some(attr) = if_there(fs.attr(&self.cx, target.node))? else { return Ok(None) };
         match target.kind {
@@ -236,11 +233,7 @@ impl Work<'_> {
                 if mutant::is(Mutant::DataAfterName) {
                     return park.stat(new);
                 }
-                if let Some(tail) = tail {
-                    let size = self.plan.nodes.get(&target.node.id).map_or(attr.size, |noted| noted.size.min(attr.size));
-                    self.append_from(&file, target.node.id, (tail, size), 0)?;
-                    self.merged.insert(target.node.id);
-                } else if !self.write_all(&file, target.node)? {
+                if !self.write_all(&file, target.node)? {
                     return Ok(None);
                 }
             }

@@ -227,7 +227,7 @@ impl Work<'_> {
         const ATTEMPTS: usize = 4;
         for _ in 1..ATTEMPTS {
             match act(self) {
-                Err(failure) if is_of_race(failure.errno) => self.places.forget(),
+                Err(failure) if is_of_race(failure.errno) => self.places.forget_to_retry(),
                 done => return done,
             }
         }

@@ -12,6 +12,7 @@
 use crate::below::{Dir, join, parked, parked_id};
 use crate::make::new_name;
 use crate::names::PARK_ID;
+use crate::outcome::LATER;
 use crate::plan::Spot;
 use crate::{Failure, Id, Result, Work};
 use pm::Errno;
@@ -53,6 +54,12 @@ impl Places {
     /// Nothing of it is known any more.
     pub fn forget(&mut self) {
         *self = Places { located: self.located, looks: self.looks, ..Places::default() };
+    }
+
+    /// The same where something is tried again, a bounded number of times.
+    pub fn forget_to_retry(&mut self) {
+        self.forget();
+        self.located = 0;
     }
 
     /// A directory can't be reached in this round.
@@ -110,7 +117,8 @@ impl Work<'_> {
             match self.open_located(id) {
                 Err(failure) if is_elsewhere(&failure) => {
                     if self.places.located > AGAIN_MAX {
-                        return Ok(None);
+                        // It moves all the time: that it is nowhere must not be believed.
+                        return Err(Failure::new(format!("directory {id:x}"), LATER));
                     }
                     // It was there once in this round.
                     self.places.forget();

@@ -64,11 +64,6 @@ impl Noted {
         self.set.has(Set::SIZE) || self.from.is_some() || !(self.ranges.is_empty() && self.chunks.is_empty())
     }
 
-    /// Whether it may have been changed by a mapping and by nothing else.
-    pub fn is_only_mapped(&self) -> bool {
-        self.from.is_some() && self.ranges.is_empty() && self.chunks.is_empty() && !self.set.has(Set::SIZE) && !self.is_new
-    }
-
     /// From where on the file was extended by `O_APPEND` alone.
     pub fn appended_from(&self) -> Option<u64> {
         let mut appended = self.ranges.iter().filter(|range| range.is_appended).map(|range| range.from);
