@@ -326,7 +326,11 @@ impl Cache {
             let size = self.fs().attr(&own(cx), node)?.size;
             let extends = matches!(how, Fallocate::Allocate | Fallocate::Zero);
             let end = offset.saturating_add(len);
-            self.touch_bytes(cx, node, written(offset, if extends { end } else { end.min(size) }, size, false))?;
+            let range = written(offset, if extends { end } else { end.min(size) }, size, false);
+            if range.from >= range.to {
+                self.touch_attributes(cx, node, Set::MTIME)?;
+            }
+            self.touch_bytes(cx, node, range)?;
             self.bring_whole(cx, node)?;
             self.native.fallocate(cx, node, how, offset, len)
         })
@@ -340,7 +344,8 @@ impl Cache {
             match change.size {
                 Some(size) => {
                     let before = self.fs().attr(&own(cx), node)?.size;
-                    let set = if size == before { Set::NONE } else { Set::SIZE };
+                    // Cut to the length that it has: the time of change is set all the same.
+                    let set = if size == before { Set::MTIME } else { Set::SIZE };
                     self.touch_attributes(cx, node, Set::by(change).with(set))?;
                     if size < before {
                         // What is behind it from now on was written here.
