@@ -1,13 +1,12 @@
 //! Names that come and go below: a file that is replaced again and again is never missing here, and one that has moved with
 //! its directory is what it was.
 
+mod bench;
+
 use base::{Cred, Cx, Kind, NewNode, Node, Thread};
-use bypath_cache::{Cache, Changes, Origin, prepare};
-use engine::Fs;
-use engine::mkfs::{self, Options};
+use bench::cache_of;
+use bypath_cache::{Cache, Changes};
 use pm::{Errno, UserSlice};
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -16,29 +15,6 @@ use vfs::backend::{Backend, OpenFileTable};
 
 /// How often it is replaced.
 const TIMES: usize = 10_000;
-
-/// The cache of `low`, in a new image beside it.
-fn cache_of(top: &Path, low: &Path, changes: Changes) -> &'static Cache {
-    let image = [top.join("c.img").as_os_str().as_bytes(), b"\0"].concat();
-    let options = Options { limit: 256 << 20, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
-    mkfs::make(&image, &options).unwrap();
-    let thread = Thread::new();
-    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let options = engine::process::Options {
-        domain: None,
-        read_only: false,
-        segment_dir: None,
-        slot: 0,
-        cachelets: None,
-        atomic: None,
-        in_place: false,
-    };
-    let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
-    let origin = Origin::Directory(low.as_os_str().as_bytes());
-    prepare(&cx, fs, &origin).unwrap();
-    Box::leak(Box::new(Cache::new(&cx, fs, &origin, changes).unwrap()))
-}
 
 /// Replaces `d/f` below, of which something is here, and has the cache look at it each time.
 fn replace(cache: &Cache, low: &Path) -> Result<(), base::Error> {

@@ -1,13 +1,12 @@
 //! What a descriptor means when the file below is replaced, removed or written by another program.
 
+mod bench;
+
 use base::{Cred, Cx, Node, Thread};
+use bench::cache_of;
 use bypath_cache::watch::Look;
-use bypath_cache::{Cache, Changes, Origin, prepare};
-use engine::Fs;
-use engine::mkfs::{self, Options};
+use bypath_cache::{Cache, Changes};
 use pm::{Errno, UserSlice};
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vfs::backend::{Backend, OpenFileTable};
 
@@ -29,17 +28,9 @@ impl Bench {
         let low = top.join("low");
         std::fs::create_dir_all(&low).unwrap();
         std::fs::write(low.join("f"), "first").unwrap();
-        let image = [top.join("c.img").as_os_str().as_bytes(), b"\0"].concat();
-        let options = Options { limit: 256 << 20, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
-        mkfs::make(&image, &options).unwrap();
+        let cache = cache_of(&top, &low, Changes::Image);
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-        let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options = engine::process::Options::default();
-        let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
-        let origin = Origin::Directory(low.as_os_str().as_bytes());
-        prepare(&cx, fs, &origin).unwrap();
-        let cache = Box::leak(Box::new(Cache::new(&cx, fs, &origin, Changes::Image).unwrap()));
         cache.readdir(&cx, cache.root(), 0, &mut |_| true).unwrap();
         Bench { top, low, cache, thread }
     }

@@ -61,12 +61,7 @@ impl Work<'_> {
         }
         let mut mode = None;
         if attr.kind != Kind::Symlink {
-            let set = if changed.is_new {
-                self.set_extended(dir, name, node)
-            } else {
-                self.set_some_extended(dir, name, node, &changed.extended)
-            };
-            match set {
+            match self.set_extended(dir, name, node, changed) {
                 Err(_) if self.is_gone(node)? => return Ok(false),
                 set => set?,
             }
@@ -92,38 +87,30 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Sets or removes the extended attributes of these names.
-    fn set_some_extended(&mut self, dir: &Dir, name: &[u8], node: Node, names: &BTreeSet<Vec<u8>>) -> Result<()> {
-        if names.is_empty() {
+    /// Sets or removes the extended attributes that were set or removed here.
+    fn set_extended(&mut self, dir: &Dir, name: &[u8], node: Node, changed: &Changed) -> Result<()> {
+        let is_known = |known: engine::lower::Known| known.state & bits::XATTRS != 0;
+        let has_any = if changed.is_new {
+            self.cache.known_if(node).map_err(image)?.is_none_or(is_known)
+        } else {
+            !changed.extended.is_empty()
+        };
+        if !has_any {
             return Ok(());
         }
         let (here, there) = (extended_here(self.cache, &self.cx, node)?, dir.attributes(name)?);
+        let names: BTreeSet<&Vec<u8>> = if changed.is_new {
+            // Those of a kind that images do not have are not ours to remove.
+            let removable = |name: &&Vec<u8>| name.starts_with(b"user.") || name.starts_with(b"trusted.");
+            here.keys().chain(there.keys().filter(removable)).collect()
+        } else {
+            changed.extended.iter().collect()
+        };
         for attribute in names {
             match (here.get(attribute), there.get(attribute)) {
                 (Some(ours), theirs) if theirs != Some(ours) => dir.set_attribute(name, attribute, ours)?,
                 (None, Some(_)) => dir.remove_attribute(name, attribute)?,
                 _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// All extended attributes.
-    fn set_extended(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<()> {
-        if self.cache.known_if(node).map_err(image)?.is_some_and(|known| known.state & bits::XATTRS == 0) {
-            return Ok(());
-        }
-        let here = extended_here(self.cache, &self.cx, node)?;
-        let there = dir.attributes(name)?;
-        for (attribute, value) in &here {
-            if there.get(attribute) != Some(value) {
-                dir.set_attribute(name, attribute, value)?;
-            }
-        }
-        // Those of a kind that images do not have are not ours to remove.
-        for attribute in there.keys().filter(|name| name.starts_with(b"user.") || name.starts_with(b"trusted.")) {
-            if !here.contains_key(attribute) {
-                dir.remove_attribute(name, attribute)?;
             }
         }
         Ok(())

@@ -11,16 +11,16 @@
 //!
 //! `ours` does not keep theirs where bytes are overwritten or a changed file is removed; `stop` leaves the name alone below and
 //! `fsync` of it fails. A file counts as changed if its size or time of change is none that a note or an earlier round has
-//! seen. A round that was cut off may have changed it: so that a round has begun to write is noted (`wNODE`) before the
-//! first byte, and the file counts as ours from then on.
+//! seen. A round that was cut off may have changed it too: before its first byte a round notes what the file is like
+//! after its last one (`wNODE`). A file that is neither like that nor like what is known counts as changed, where its bytes
+//! differ from ours.
 
 use crate::below::{Dir, File, There, join};
-use crate::plan::{Begun, Spot, Target, if_there, image, node};
+use crate::plan::{Spot, Target, if_there, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::mutant::{self, Mutant};
-use cache::touch::{Label, Set, size_as_blocks};
-use engine::lower::Stamp;
+use cache::touch::size_as_blocks;
 use pm::{Errno, UserSlice};
 
 /// Bytes compared at a time.
@@ -126,40 +126,6 @@ impl Work<'_> {
             return Err(Failure::new(join(dir, name), Errno::ESTALE));
         }
         Ok(())
-    }
-
-    /// A round is about to write a file: `appends_at` says where below it appends, `left` what the file is like after that.
-    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
-        let is_before = self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
-        let begun = Begun { appends_at, left: Some((size_as_blocks(left.0), left.1)), is_before, is_now: true };
-        self.plan.begun.insert(id, begun);
-        self.set_begun(id, &begun)
-    }
-
-    /// The round could not write all of a file that it had begun: what the file is like now is this round's work.
-    pub fn note_left(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
-        let begun = self.plan.begun.get(&id).copied().filter(|begun| begun.is_now);
-        let (Some(begun), Some(there)) = (begun, dir.stat(name)?) else { return Ok(()) };
-        self.set_begun(id, &Begun { left: Some((size_as_blocks(there.stamp.size), there.stamp.mtime)), ..begun })
-    }
-
-    fn set_begun(&mut self, id: u64, begun: &Begun) -> Result<()> {
-        let Some(round) = self.plan.rounds.last() else { return Ok(()) };
-        let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
-        let (blocks, mtime) = begun.left.unwrap_or_default();
-        let device = u64::from(begun.left.is_some());
-        let number = begun.appends_at.map_or(0, |at| at + 1);
-        let stamp = Stamp { size: id, number, device, blocks, mtime, ..Stamp::default() };
-        let label = Label::new(b'w', id);
-        if_there(self.cache.fs().unlink(&self.cx, log, label.whole()))?;
-        self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
-    }
-
-    /// Notes in the log of this round that attributes of a node are to be set.
-    pub fn note_set(&mut self, at: base::Node, set: Set) -> Result<()> {
-        let Some(round) = self.plan.rounds.last() else { return Ok(()) };
-        let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
-        self.cache.note_attributes(&self.cx, log, at, set).map_err(image)
     }
 
     /// Whether writing these runs would take bytes away that another program has written: some that are there differ. `is_cut`:

@@ -14,9 +14,15 @@ use pm::{Errno, UserSlice};
 /// Its owner may read and write a file.
 const OWNER_WRITES: u16 = 0o600;
 
-/// Whether another program has changed a file too, so that it is not below as it is here; its size and time of change after
-/// it was written; and the time of change that it is to have.
-type Wrote = (bool, (u64, i64), i64);
+/// A file after its bytes were written.
+struct Wrote {
+    /// Another program has changed it too, so that it is not below as it is here.
+    is_merged: bool,
+    /// Its size and time of change.
+    looked: (u64, i64),
+    /// The time of change that it is to have.
+    mtime: i64,
+}
 
 impl Work<'_> {
     pub fn contents(&mut self) -> Result<()> {
@@ -56,7 +62,7 @@ impl Work<'_> {
         let done = self.change_found(id, noted, (file, &attr), (&found.dir, &found.name));
         if done.as_ref().is_err_and(|failure| failure.errno != crate::CUT) {
             // What is there is known to the next round as what this one has left.
-            let _ = self.note_left(id, (&found.dir, &found.name));
+            let _ = self.note_failed(id, (&found.dir, &found.name));
         }
         done
     }
@@ -89,10 +95,10 @@ impl Work<'_> {
             // What it has moved away after the bytes were written has them.
             return if wrote.is_some() { Ok(()) } else { Err(Failure::new(name, Errno::ENOENT)) };
         };
-        if let Some((is_merged, wrote, mtime)) = wrote {
-            changed.mtime = Some(mtime);
-            let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote || self.below.names().is_some();
-            changed.is_merged = is_merged || !is_as_written;
+        if let Some(wrote) = wrote {
+            changed.mtime = Some(wrote.mtime);
+            let is_as_written = (there.stamp.size, there.stamp.mtime) == wrote.looked || self.below.names().is_some();
+            changed.is_merged = wrote.is_merged || !is_as_written;
         } else if attr.kind == Kind::Regular {
             changed.is_merged = was_changed || (there.stamp.size, there.stamp.mtime) != first;
         }
@@ -111,7 +117,7 @@ impl Work<'_> {
         let is_known = known.is_none_or(|known| (known.stamp.size, known.stamp.mtime) == there);
         // Of a round that was cut off it is not known how far it came: what differs from ours may be another program's.
         let is_ours = match self.plan.begun.get(&id) {
-            Some(begun) if begun.is_before && !self.outlives => begun.left == Some((size_as_blocks(there.0), there.1)),
+            Some(begun) if begun.is_before && !self.outlives => begun.left == (size_as_blocks(there.0), there.1),
             Some(_) => true,
             None => false,
         };
@@ -132,6 +138,8 @@ impl Work<'_> {
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
         let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
         let size = attr.size;
+        // What came after the round began is the next one's.
+        let appended_to = size.min(noted.size);
         // What is before it is below, or noted as changed in place.
         let tail = noted.appended_from();
         let head = tail.unwrap_or(size);
@@ -148,7 +156,7 @@ impl Work<'_> {
         }
         if !noted.is_new && !begun.is_some_and(|begun| begun.is_now) {
             let left = match tail {
-                Some(tail) => there.0 + size.min(noted.size).saturating_sub(tail),
+                Some(tail) => there.0 + appended_to.saturating_sub(tail),
                 None if is_cut => size,
                 None => there.0.max(size),
             };
@@ -167,13 +175,12 @@ impl Work<'_> {
             file.set_size(size)?;
         }
         // A byte that is appended twice is there twice.
-        let size = size.min(noted.size);
-        let Some(tail) = tail.filter(|tail| *tail < size) else { return Ok((is_theirs, file.looked()?, attr.mtime)) };
-        let is_moved = match begun.and_then(|begun| begun.appends_at) {
-            Some(at) => self.resume_appending(&file, id, (tail, size), at)?,
-            None => self.append_from(&file, id, (tail, size), tail)?,
+        let is_moved = match (tail.filter(|tail| *tail < appended_to), begun.and_then(|begun| begun.appends_at)) {
+            (Some(tail), Some(at)) => self.resume_appending(&file, id, (tail, appended_to), at)?,
+            (Some(tail), None) => self.append_from(&file, id, (tail, appended_to), tail)?,
+            (None, _) => false,
         };
-        Ok((is_theirs || is_moved, file.looked()?, attr.mtime))
+        Ok(Wrote { is_merged: is_theirs || is_moved, looked: file.looked()?, mtime: attr.mtime })
     }
 
     /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.

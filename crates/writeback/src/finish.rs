@@ -7,7 +7,7 @@ use crate::place::Found;
 use crate::plan::{if_there, image, names_in, node};
 use crate::{Failure, Id, Result, Work};
 use base::{Error, Kind, Node};
-use cache::touch::{Label, OF_NODES, Set, size_as_blocks};
+use cache::touch::{Label, OF_NODES, Set};
 use engine::lower::{Stamp, Written, bits};
 use pm::Errno;
 use std::collections::BTreeSet;
@@ -222,7 +222,12 @@ impl Work<'_> {
 
     /// Whether something of a node is noted in one of these logs.
     pub fn is_noted(&self, logs: &[Node], id: u64) -> Result<bool> {
-        for (log, kind) in logs.iter().flat_map(|log| [b'n'].into_iter().chain(OF_NODES).map(|kind| (*log, kind))) {
+        Ok(self.has_note(logs, b"n", id)? || self.has_note(logs, &OF_NODES, id)?)
+    }
+
+    /// Whether a note of one of these kinds is.
+    fn has_note(&self, logs: &[Node], kinds: &[u8], id: u64) -> Result<bool> {
+        for (log, kind) in logs.iter().flat_map(|log| kinds.iter().map(|kind| (*log, *kind))) {
             if if_there(self.cache.fs().lookup(&self.cx, log, Label::new(kind, id).whole()))?.is_some() {
                 return Ok(true);
             }
@@ -240,20 +245,11 @@ impl Work<'_> {
             let name = name.as_ref().map(|(dir, name)| (*dir, &name[..]));
             match fs.written(&self.cx, *node, &Written { stamp: *stamp, is_clean, name }) {
                 Ok(()) => {}
-                Err(Error::Posix(Errno::ESTALE)) => self.note_written(*node, stamp)?,
+                Err(Error::Posix(Errno::ESTALE)) => self.note_written(node.id, stamp)?,
                 Err(error) => return Err(image(error)),
             }
         }
         Ok(())
-    }
-
-    /// A node has gone here while its file was written below: the round that removes that has no other way to know what it
-    /// was like.
-    fn note_written(&mut self, node: Node, stamp: &Stamp) -> Result<()> {
-        let log = self.cache.log_of(&self.cx, self.cache.fs().round().map_err(image)?).map_err(image)?;
-        let stamp = Stamp { size: node.id, blocks: size_as_blocks(stamp.size), ..*stamp };
-        let label = Label::new(b'v', node.id);
-        self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
     /// Files that nobody has open, and so nobody has mapped: unless somebody has come since.
@@ -266,11 +262,7 @@ impl Work<'_> {
             let fs = work.cache.fs();
             let logs = work.logs_since()?;
             for id in &ids {
-                let mut is_noted = false;
-                for log in &logs {
-                    is_noted |= if_there(fs.lookup(&work.cx, *log, Label::new(b'c', *id).whole()))?.is_some();
-                }
-                if !is_noted && fs.is_open(&work.cx, node(*id)) != Ok(true) {
+                if !work.has_note(&logs, b"c", *id)? && fs.is_open(&work.cx, node(*id)) != Ok(true) {
                     if_there(fs.unlink(&work.cx, work.cache.mapped(), Label::new(b'd', *id).number()))?;
                 }
             }

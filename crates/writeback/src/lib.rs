@@ -33,6 +33,7 @@ pub mod journal;
 mod make;
 pub mod marker;
 mod names;
+mod notes;
 mod outcome;
 mod park;
 mod partial;

@@ -10,8 +10,8 @@ use crate::plan::{Spot, Target, if_there, image};
 use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
-use cache::touch::{Label, size_as_blocks};
-use engine::lower::{Stamp, Written};
+use cache::touch::Label;
+use engine::lower::Written;
 use pm::{Errno, UserSlice};
 use rustix::fs::{FileType, RenameFlags};
 
@@ -171,7 +171,7 @@ impl Work<'_> {
             self.move_in((&park, &new), (at, name), there, dir)?;
         }
         self.before("note")?;
-        self.note_made(target, &made)?;
+        self.note_made(target.node.id, &made.stamp)?;
         self.before("written")?;
         let written = Written { stamp: made.stamp, is_clean: false, name: Some((crate::plan::node(dir), name)) };
         match self.cache.fs().written(&self.cx, target.node, &written) {
@@ -209,18 +209,6 @@ impl Work<'_> {
     fn note_as_made(&mut self, target: Target, made: &There, named: Option<There>) {
         let ctime = named.filter(|named| named.id == made.id).map_or(0, |named| named.stamp.ctime);
         self.written.insert(target.node.id, (made.stamp.size, made.stamp.mtime, ctime));
-    }
-
-    /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.
-    fn note_made(&mut self, target: Target, made: &There) -> Result<()> {
-        let fs = self.cache.fs();
-        let log = self.cache.log_of(&self.cx, fs.round().map_err(image)?).map_err(image)?;
-        let label = Label::new(b'm', target.node.id);
-        if if_there(fs.lookup(&self.cx, log, label.whole()))?.is_some() {
-            fs.unlink(&self.cx, log, label.whole()).map_err(image)?;
-        }
-        let stamp = Stamp { size: target.node.id, blocks: size_as_blocks(made.stamp.size), ..made.stamp };
-        self.cache.note_as(&self.cx, log, label.whole(), Kind::Fifo, stamp).map_err(image)
     }
 
     /// Makes something in the park as it is here; `None`: it is here no more.

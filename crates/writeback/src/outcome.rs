@@ -5,11 +5,9 @@
 
 use crate::failures::Unwritten;
 use crate::names::PARK_ID;
-use crate::plan::{Spot, image};
+use crate::plan::Spot;
 use crate::{Failure, Result, Work};
-use base::Kind;
 use cache::failures::Failed;
-use cache::touch::Label;
 use pm::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -132,13 +130,6 @@ impl Work<'_> {
             stood
         });
         stood.get(spot).cloned().unwrap_or_default()
-    }
-
-    /// Notes that all attributes of a node are to be set.
-    fn note_new(&mut self, id: u64) -> Result<()> {
-        let Some(round) = self.plan.rounds.last() else { return Ok(()) };
-        let log = self.cache.log_of(&self.cx, *round).map_err(image)?;
-        self.cache.note(&self.cx, log, Label::new(b'd', id).whole(), Kind::Regular, None).map_err(image)
     }
 
     /// For people.

@@ -166,7 +166,6 @@ impl Work<'_> {
         self.park_file(&at, name, file, is_directory)
     }
 
-    /// Moves a file of ours into the park.
     /// What has changed places with something of ours goes into the park by its number, or beside that if it is another
     /// program's.
     pub fn put_out(&mut self, (from, name): (&Dir, &[u8]), spot: &Spot) -> Result<()> {
@@ -178,6 +177,7 @@ impl Work<'_> {
         self.set_aside_from((from, name), &at, &spot.1)
     }
 
+    /// Moves a file of ours into the park, by its number.
     pub fn park_file(&mut self, at: &Dir, name: &[u8], file: Id, is_directory: bool) -> Result<()> {
         let park = self.below.park()?;
         self.before("park")?;

@@ -81,8 +81,8 @@ impl Noted {
 pub struct Begun {
     /// Where it appends below.
     pub appends_at: Option<u64>,
-    /// What it is like when the round is through with it, or was when the round failed; `None`: not known.
-    pub left: Option<Looked>,
+    /// What it is like when the round is through with it, or was when the round failed.
+    pub left: Looked,
     /// It was a round before this one.
     pub is_before: bool,
     /// This one has written to it.
@@ -320,9 +320,8 @@ impl Plan {
                 }
                 b'w' => {
                     let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
-                    let left = (stamp.device != 0).then_some((stamp.blocks, stamp.mtime));
-                    self.begun
-                        .insert(id, Begun { appends_at: stamp.number.checked_sub(1), left, is_before: true, is_now: false });
+                    let (appends_at, left) = (stamp.number.checked_sub(1), (stamp.blocks, stamp.mtime));
+                    self.begun.insert(id, Begun { appends_at, left, is_before: true, is_now: false });
                 }
                 b'v' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,

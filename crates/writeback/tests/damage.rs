@@ -6,35 +6,14 @@
 
 mod bench;
 
-use bench::{Bench, How, OPS, Shown, may_run, tree};
-use std::collections::BTreeMap;
+use bench::{Bench, Dice, How, OPS, may_run};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use writeback::CUT;
 use writeback::journal::{Left, set_aside};
 
-type Trees = Vec<BTreeMap<String, Shown>>;
-
 const BLOCK: usize = 4096;
-
-/// Numbers as good as chance.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides
-    }
-}
-
-fn twins(bench: &Bench) -> Trees {
-    (0..bench.runs).map(|run| tree(&bench.twins.join(run.to_string()))).collect()
-}
-
-fn low(bench: &Bench) -> Trees {
-    (0..bench.runs).map(|run| tree(&bench.low.join(run.to_string()))).collect()
-}
 
 /// Damages a file where something is in it; what was done.
 fn damage(path: &Path, dice: &mut Dice) -> String {
@@ -74,14 +53,14 @@ struct Count {
 fn life(seed: u64, count: &mut Count) {
     let mut dice = Dice(seed);
     let bench = Bench::new(&format!("damage-{seed}"), 8, How::Journal);
-    let mut states = vec![twins(&bench)];
+    let mut states = vec![bench.trees_of_twins()];
     let committer = bench.committer.as_ref().unwrap();
     for _ in 0..2 + dice.roll(5) {
         for _ in 0..1 + dice.roll(6) {
             bench.both(dice.roll(bench.runs), OPS[dice.roll(OPS.len())]);
         }
         assert!(committer.lock().unwrap().commit().unwrap());
-        states.push(twins(&bench));
+        states.push(bench.trees_of_twins());
     }
     // Nobody has called for a while.
     committer.lock().unwrap().confirm().unwrap();
@@ -106,7 +85,7 @@ fn life(seed: u64, count: &mut Count) {
             Ok(done) => done.damage.map_or(Ok(()), |damage| Err(damage.to_string())),
         },
     };
-    let there = low(&bench);
+    let there = bench.trees_below();
     // Whoever needed something from below has waited for a round, which has cut at another moment.
     let in_round = in_round || bench.helped.load(SeqCst) != 0;
     let is_last = states.last() == Some(&there);

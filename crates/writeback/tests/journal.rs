@@ -7,34 +7,18 @@
 
 mod bench;
 
-use bench::{Bench, How, OPS, Shown, may_run, tree};
+use bench::{Bench, Dice, How, OPS, Shown, Trees, may_run, tree};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use writeback::CUT;
 use writeback::journal::Left;
 
-type Trees = Vec<BTreeMap<String, Shown>>;
-
-/// Numbers as good as chance.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides
-    }
-}
-
-fn twins(bench: &Bench) -> Trees {
-    (0..bench.runs).map(|run| tree(&bench.twins.join(run.to_string()))).collect()
-}
-
 fn commit(bench: &Bench) -> Trees {
     // What is done meanwhile, by nobody, would be in one and not in the other.
     let committed = bench.committer.as_ref().unwrap().lock().unwrap().commit().unwrap();
     assert!(committed);
-    twins(bench)
+    bench.trees_of_twins()
 }
 
 /// A round that is cut off before step `at`, in the middle of which, before step `middle`, `act` is done. Whether it came to
@@ -109,7 +93,7 @@ fn life(seed: u64) -> bool {
             0 => wanted = commit(&bench),
             1 | 2 => {
                 // A round says in the journal what it is going to do.
-                let before = twins(&bench);
+                let before = bench.trees_of_twins();
                 let (at, middle) = (if dice.roll(3) == 0 { usize::MAX } else { 1 + dice.roll(120) }, 1 + dice.roll(60));
                 let acted = Mutex::new(None);
                 let cut_in = dice.roll(2) == 0;
@@ -124,7 +108,7 @@ fn life(seed: u64) -> bool {
                 };
                 // One that came to its end has said all that was done until then.
                 wanted = match round(&bench, at, middle, &mut act) {
-                    true => twins(&bench),
+                    true => bench.trees_of_twins(),
                     false => acted.into_inner().unwrap().unwrap_or(before),
                 };
             }
@@ -171,7 +155,7 @@ fn pairs_cut_off() {
             (0..bench.runs).for_each(|run| bench.both(run, OPS[index]));
             commit(&bench);
             OPS.iter().enumerate().for_each(|(run, op)| bench.both(run, *op));
-            let wanted = twins(&bench);
+            let wanted = bench.trees_of_twins();
             let is_over = round(&bench, at, 0, &mut || {});
             std::fs::remove_file(&bench.image).unwrap();
             replay(&bench, &[at % 97]);
@@ -208,7 +192,7 @@ fn each_operation() {
         for (run, op) in OPS.iter().enumerate() {
             bench.both(run, *op);
         }
-        let wanted = twins(&bench);
+        let wanted = bench.trees_of_twins();
         let is_over = round(&bench, at, 0, &mut || {});
         if is_renumbered {
             renumber(&bench);

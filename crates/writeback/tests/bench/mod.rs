@@ -417,6 +417,20 @@ impl Bench {
         there
     }
 
+    /// The twins of all runs.
+    pub fn trees_of_twins(&self) -> Trees {
+        self.trees_in(&self.twins)
+    }
+
+    /// What is below of all runs.
+    pub fn trees_below(&self) -> Trees {
+        self.trees_in(&self.low)
+    }
+
+    fn trees_in(&self, dir: &Path) -> Trees {
+        (0..self.runs).map(|run| tree(&dir.join(run.to_string()))).collect()
+    }
+
     /// Has all of it in the image: nothing waits for a round then.
     pub fn warm(&self) {
         self.with(|cx| self.show(cx, self.cache.root(), String::new(), &mut BTreeMap::new()));
@@ -501,6 +515,9 @@ fn help(fs: &'static Fs, writer: Weak<Mutex<Writer>>, helped: Arc<AtomicUsize>) 
 /// Kind, mode, links, contents, an attribute.
 pub type Shown = (u8, u32, u32, Vec<u8>, Vec<u8>);
 
+/// The trees of all runs.
+pub type Trees = Vec<BTreeMap<String, Shown>>;
+
 pub fn tree(at: &Path) -> BTreeMap<String, Shown> {
     fn fill(at: &Path, path: String, into: &mut BTreeMap<String, Shown>) {
         for entry in std::fs::read_dir(at).into_iter().flatten() {
@@ -525,6 +542,16 @@ pub fn tree(at: &Path) -> BTreeMap<String, Shown> {
     let mut all = BTreeMap::new();
     fill(at, String::new(), &mut all);
     all
+}
+
+/// Numbers as good as chance.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
 }
 
 /// Says that it is over, whatever happens.

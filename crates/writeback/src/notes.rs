@@ -1,0 +1,80 @@
+//! Notes that a round makes itself: in its own log, which the next round takes if this one is cut off, or in the log of now,
+//! which the next round takes in any case.
+
+use crate::below::Dir;
+use crate::plan::{Begun, if_there, image};
+use crate::{Result, Work};
+use base::{Kind, Node};
+use cache::touch::{Label, Set, size_as_blocks};
+use engine::lower::Stamp;
+
+impl Work<'_> {
+    /// The log of this round.
+    fn log_of_round(&self) -> Result<Option<Node>> {
+        let Some(round) = self.plan.rounds.last() else { return Ok(None) };
+        self.cache.log_of(&self.cx, *round).map(Some).map_err(image)
+    }
+
+    /// The log that programs write their notes into now.
+    fn log_of_now(&self) -> Result<Node> {
+        let now = self.cache.fs().round().map_err(image)?;
+        self.cache.log_of(&self.cx, now).map_err(image)
+    }
+
+    /// Notes of a node what its file below is like, unless that is noted.
+    fn note_file(&self, log: Node, kind: u8, id: u64, stamp: &Stamp) -> Result<()> {
+        let stamp = Stamp { size: id, blocks: size_as_blocks(stamp.size), ..*stamp };
+        self.cache.note_as(&self.cx, log, Label::new(kind, id).whole(), Kind::Fifo, stamp).map_err(image)
+    }
+
+    /// The same in place of what is noted.
+    fn note_file_anew(&self, log: Node, kind: u8, id: u64, stamp: &Stamp) -> Result<()> {
+        if_there(self.cache.fs().unlink(&self.cx, log, Label::new(kind, id).whole()))?;
+        self.note_file(log, kind, id, stamp)
+    }
+
+    /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.
+    pub fn note_made(&mut self, id: u64, stamp: &Stamp) -> Result<()> {
+        self.note_file_anew(self.log_of_now()?, b'm', id, stamp)
+    }
+
+    /// A node has gone here while its file was written below: the round that removes that has no other way to know what it
+    /// was like.
+    pub fn note_written(&mut self, id: u64, stamp: &Stamp) -> Result<()> {
+        self.note_file(self.log_of_now()?, b'v', id, stamp)
+    }
+
+    /// The round is about to write a file: `appends_at` says where below it appends, `left` what size and time of change the
+    /// file has after that.
+    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
+        let is_before = self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
+        let begun = Begun { appends_at, left: (size_as_blocks(left.0), left.1), is_before, is_now: true };
+        self.plan.begun.insert(id, begun);
+        self.note_left(id, appends_at, left)
+    }
+
+    /// The round could not write all of a file that it had begun: what the file is like now is this round's work.
+    pub fn note_failed(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
+        let begun = self.plan.begun.get(&id).copied().filter(|begun| begun.is_now);
+        let (Some(begun), Some(there)) = (begun, dir.stat(name)?) else { return Ok(()) };
+        self.note_left(id, begun.appends_at, (there.stamp.size, there.stamp.mtime))
+    }
+
+    fn note_left(&self, id: u64, appends_at: Option<u64>, (size, mtime): (u64, i64)) -> Result<()> {
+        let Some(log) = self.log_of_round()? else { return Ok(()) };
+        let number = appends_at.map_or(0, |at| at + 1);
+        self.note_file_anew(log, b'w', id, &Stamp { size, number, mtime, ..Stamp::default() })
+    }
+
+    /// Attributes of a node are to be set.
+    pub fn note_set(&mut self, at: Node, set: Set) -> Result<()> {
+        let Some(log) = self.log_of_round()? else { return Ok(()) };
+        self.cache.note_attributes(&self.cx, log, at, set).map_err(image)
+    }
+
+    /// All attributes of a node are to be set.
+    pub fn note_new(&mut self, id: u64) -> Result<()> {
+        let Some(log) = self.log_of_round()? else { return Ok(()) };
+        self.cache.note(&self.cx, log, Label::new(b'd', id).whole(), Kind::Regular, None).map_err(image)
+    }
+}
