@@ -24,9 +24,10 @@ nothing_left() { # WHAT
     [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] || [ -e "$journal" ] && fail "$1: left: $(ls -d low/.bypath-* "$journal" 2>&1)"
 }
 power_cut() { # LEADER: everybody is killed, and the memory is gone
+    local pids
     kill -9 -- -"$1" 2>/dev/null
     # Who goes on for a session that was killed is in a session of its own.
-    for pid in $(pgrep -f "cache-spare [0-9]* $image"); do kill -9 "$pid"; done
+    while pids=$(pgrep -f "cache-spare [0-9]* $image"); do kill -9 $pids; done 2>/dev/null
     wait 2>/dev/null
     # A process that is killed keeps its locks until it has gone.
     [ -e low/.bypath-cache ] && flock -w 20 low/.bypath-cache true
@@ -119,6 +120,8 @@ wait 2>/dev/null
 nothing_left 'drain'
 last=$(awk '/^log/ { last = $2 } END { print last }' said)
 grep -qx "$last" low/log || fail 'drained: something is missing'
+# As long as it writes back for others, there is no journal.
+for i in $(seq 200); do pgrep -f "cache-spare [0-9]* $image" >/dev/null || break; sleep 0.1; done
 
 # A database; a mapped file.
 if python3 -c 'import sqlite3' 2>/dev/null; then

@@ -39,6 +39,30 @@ run '' cat "$at/f" >got 2>err
 same 'stop: by the cache' "$(cat got err)" theirs-and-longer
 "$bypath" check "$image" >/dev/null || fail 'check'
 
+# Both replace a file by way of the same temporary name: the other program writes over the session's file at that name, before
+# the round that moves it, and moves it itself.
+rm -rf low c.img && mkdir low && echo first >low/f
+run '' python3 - "$at" "$low" >got 2>err <<'P'
+import os, sys, time
+at, low = sys.argv[1:]
+def put(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+put(f"{at}/.f.new", "ours\n")
+os.rename(f"{at}/.f.new", f"{at}/f")
+put(f"{low}/.f.new", "theirs-and-longer\n")
+os.rename(f"{low}/.f.new", f"{low}/f")
+deadline = time.monotonic() + 20
+while not os.path.exists(f"{low}/f.bypath-theirs") and time.monotonic() < deadline:
+    time.sleep(0.01)
+time.sleep(0.2)
+print(open(f"{at}/f").read() + open(f"{at}/f.bypath-theirs").read(), end="")
+P
+same 'the same temporary name' "$(cat got)" $'ours\ntheirs-and-longer'
+same 'the same temporary name, below' "$(cat low/f low/f.bypath-theirs; ls -A low)" $'ours\ntheirs-and-longer\nf\nf.bypath-theirs'
+
 # A part that refuses for good: the rest is written, and fsync of that succeeds; that of the part fails, and what is skipped
 # is out of the way.
 rm -rf low c.img && mkdir -p low/part && echo old >low/part/f && mount --bind low/part low/part && mount -o remount,bind,ro low/part

@@ -125,8 +125,9 @@ impl Cache {
             if self.goes_by_names() {
                 self.fs().note_move()?;
             }
+            let was_below = self.known_if(node)?.is_some();
             self.native.link(cx, node, dir, name)?;
-            self.count_names(cx, node, 1)
+            self.count_names(cx, node, was_below.then_some(1))
         })
     }
 
@@ -159,15 +160,16 @@ impl Cache {
             let _ = self.bring_attributes(cx, node);
         }
         change()?;
-        match self.count_names(cx, node, -1) {
+        match self.count_names(cx, node, known.map(|_| -1)) {
             // It went with its name.
             Err(Error::Posix(Errno::ESTALE)) | Ok(()) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// What `st_nlink` shows; a kernel mount beside must not keep what was shown before.
-    fn count_names(&self, cx: &Cx, node: Node, more: i32) -> Result<()> {
+    /// What `st_nlink` shows; a kernel mount beside must not keep what was shown before. `None`: the node was not below before
+    /// its names changed, but a round may have made it there since.
+    fn count_names(&self, cx: &Cx, node: Node, more: Option<i32>) -> Result<()> {
         self.fs().count_names(&own(cx), node, more)?;
         if self.fs().is_served() {
             self.fs().tell_changed(cx, node, false);

@@ -20,7 +20,7 @@ use crate::plan::{Spot, Target, if_there, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::mutant::{self, Mutant};
-use cache::touch::size_as_blocks;
+use cache::touch::{Set, size_as_blocks};
 use pm::{Errno, UserSlice};
 
 /// Bytes compared at a time.
@@ -67,8 +67,34 @@ impl Work<'_> {
 
     /// Whether another program has written to a file of ours since it was last looked at.
     pub fn is_theirs(&self, there: &There) -> bool {
-        let Some(looked) = self.plan.looked.get(&there.id).filter(|_| self.looks_at(there)) else { return false };
-        !looked.contains(&(size_as_blocks(there.stamp.size), there.stamp.mtime)) && !self.has_begun(there.id)
+        self.looks_at(there)
+            && self.plan.looked.contains_key(&there.id)
+            && !self.was_looked_at(there)
+            && !self.has_begun(there.id)
+    }
+
+    /// Whether a note says that a file was like this.
+    pub fn was_looked_at(&self, there: &There) -> bool {
+        let like = (size_as_blocks(there.stamp.size), there.stamp.mtime);
+        self.plan.looked.get(&there.id).is_some_and(|looked| looked.contains(&like))
+    }
+
+    /// Another program has written over a file of ours at the name that it had, and then moved it where it is moved here: two
+    /// programs that replace a file by way of the same temporary name. The file that was moved here is written there.
+    pub fn find_rewritten(&mut self, spot: &Spot, target: Target, there: &There) -> Result<()> {
+        let (plan, id) = (&self.plan, target.node.id);
+        let leads_away =
+            |from: &Spot| from != spot && plan.names.get(from).is_some_and(|now| now.map(|to| to.node.id) != Some(id));
+        let was_moved = plan.was.get(&there.id).is_some_and(|spots| !spots.is_empty() && spots.iter().all(leads_away));
+        // A round that was cut off may have moved it.
+        let is_others = was_moved && plan.rounds.len() == 1 && self.below.names().is_none();
+        let is_rewritten = is_others && !self.was_looked_at(there) && !self.has_begun(there.id);
+        if target.kind != Kind::Regular || !is_rewritten || !self.is_whole(target)? {
+            return Ok(());
+        }
+        let noted = self.plan.nodes.entry(id).or_default();
+        (noted.from, noted.set) = (Some(0), noted.set.with(Set::SIZE));
+        Ok(())
     }
 
     fn has_begun(&self, file: Id) -> bool {

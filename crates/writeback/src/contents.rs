@@ -137,9 +137,7 @@ impl Work<'_> {
         let there = file.looked()?;
         let is_theirs = self.has_changed(id, noted, there)? && !mutant::is(Mutant::TheirsOverwritten);
         let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
-        let size = attr.size;
-        // What came after the round began is the next one's.
-        let appended_to = size.min(noted.size);
+        let size = self.plan.size_of(id, attr.size);
         // What is before it is below, or noted as changed in place.
         let tail = noted.appended_from();
         let head = tail.unwrap_or(size);
@@ -156,7 +154,7 @@ impl Work<'_> {
         }
         if !noted.is_new && !begun.is_some_and(|begun| begun.is_now) {
             let left = match tail {
-                Some(tail) => there.0 + appended_to.saturating_sub(tail),
+                Some(tail) => there.0 + size.saturating_sub(tail),
                 None if is_cut => size,
                 None => there.0.max(size),
             };
@@ -175,9 +173,9 @@ impl Work<'_> {
             file.set_size(size)?;
         }
         // A byte that is appended twice is there twice.
-        let is_moved = match (tail.filter(|tail| *tail < appended_to), begun.and_then(|begun| begun.appends_at)) {
-            (Some(tail), Some(at)) => self.resume_appending(&file, id, (tail, appended_to), at)?,
-            (Some(tail), None) => self.append_from(&file, id, (tail, appended_to), tail)?,
+        let is_moved = match (tail.filter(|tail| *tail < size), begun.and_then(|begun| begun.appends_at)) {
+            (Some(tail), Some(at)) => self.resume_appending(&file, id, (tail, size), at)?,
+            (Some(tail), None) => self.append_from(&file, id, (tail, size), tail)?,
             (None, _) => false,
         };
         Ok(Wrote { is_merged: is_theirs || is_moved, looked: file.looked()?, mtime: attr.mtime })
@@ -226,7 +224,8 @@ impl Work<'_> {
     /// All bytes of a node, into a new file; whether it is still here.
     pub fn write_all(&mut self, file: &File, at: Node) -> Result<bool> {
         let write = |work: &mut Self| {
-            let size = work.cache.fs().attr(&work.cx, at).map_err(image)?.size;
+            let now = work.cache.fs().attr(&work.cx, at).map_err(image)?.size;
+            let size = work.plan.size_of(at.id, now);
             work.write_runs((file, false), at, &[(0, size)], size)?;
             if file.size()? != size { file.set_size(size) } else { Ok(()) }
         };

@@ -152,13 +152,15 @@ impl Work<'_> {
             return Ok(stamp);
         };
         let (size, mtime, ctime) = self.written.get(&id).copied().unwrap_or((known.stamp.size, known.stamp.mtime, 0));
-        let is_sure = !self.plan.noted_made.contains(&id) || self.written.contains_key(&id);
+        // Of what a round made, its note may know more than the node.
+        let is_made = self.plan.noted_made.contains(&id) && !self.written.contains_key(&id);
+        let is_known = (stamp.size, stamp.mtime) == (size, mtime) || is_made && self.was_looked_at(there);
         let is_as_here = (there.attr.mode, there.attr.uid, there.attr.gid) == (here.mode, here.uid, here.gid);
         // The rename of a file changes its time of status too.
         let known_extended = known.state & (bits::XATTRS | bits::NO_XATTRS) != 0;
         let is_as_written = stamp.ctime == if ctime == 0 { known.stamp.ctime } else { ctime };
         let is_in_doubt = self.merged.contains(&id) || self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
-        if is_in_doubt || is_sure && (stamp.size, stamp.mtime) != (size, mtime) {
+        if is_in_doubt || !is_known {
             stamp.mtime -= 1;
             self.again.insert(id);
         } else if !is_as_here || known_extended && !is_as_written {

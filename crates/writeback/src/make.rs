@@ -44,8 +44,8 @@ impl Work<'_> {
         let there = at.stat(name)?;
         let wanted = self.plan.ids.get(&target.node.id).copied();
         let file = there.map(|there| there.id);
-        if file.is_some() && file == wanted {
-            return Ok(());
+        if let Some(there) = there.as_ref().filter(|there| Some(there.id) == wanted) {
+            return self.find_rewritten(spot, target, there);
         }
         if file.is_some_and(|file| !self.is_ours_at(file, (*dir, name))) {
             // It came since names were parked.

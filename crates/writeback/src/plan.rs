@@ -41,8 +41,6 @@ pub struct Noted {
     pub set: Set,
     /// Extended attributes that were set or removed.
     pub extended: BTreeSet<Vec<u8>>,
-    /// Bytes of the file when the round began: what has been appended since is noted for the next one.
-    pub size: u64,
     /// All attributes count as set: the node is new below.
     pub is_new: bool,
     /// One of its names in the tree.
@@ -117,6 +115,8 @@ pub struct Plan {
     pub wanted: HashSet<Id>,
     /// Nodes that names below led to before they were touched, and those that were not touched lead to.
     pub led: HashMap<Spot, u64>,
+    /// Bytes of files when the round began: those behind are noted for the next one, which appends them.
+    pub sizes: HashMap<u64, u64>,
     /// What is known of the files of nodes.
     pub facts: HashMap<u64, Facts>,
     /// Names that had to be looked for.
@@ -381,6 +381,11 @@ impl Plan {
             *target = Some(Target { node: child, kind });
             self.targets.entry(child.id).or_default().push((*dir, name.clone()));
             self.learn_node(cache, child)?;
+            if kind == Kind::Regular
+                && let Some(attr) = if_there(cache.fs().attr(cx, child))?
+            {
+                self.sizes.insert(child.id, attr.size);
+            }
             if kind == Kind::Directory {
                 self.learn_dir(cache, cx, child.id)?;
                 if self.noted_made.contains(&child.id) {
@@ -397,7 +402,7 @@ impl Plan {
                 gone.push(*id);
                 continue;
             };
-            noted.size = attr.size;
+            self.sizes.insert(*id, attr.size);
             self.learn_node(cache, node(*id))?;
             let mut text = [0; 255];
             if *id == self.root {
@@ -418,6 +423,11 @@ impl Plan {
         self.nodes = nodes;
         self.wanted = self.targets.keys().filter_map(|node| self.ids.get(node)).copied().collect();
         Ok(())
+    }
+
+    /// Bytes of a file that a round writes: those that it had when the round began, or has now, whichever is less.
+    pub fn size_of(&self, id: u64, now: u64) -> u64 {
+        self.sizes.get(&id).map_or(now, |then| now.min(*then))
     }
 
     /// Which file below a node is, from the node itself.

@@ -214,10 +214,20 @@ fn changes_meanwhile_behind(how: How) {
         Rename("d", "d3"),
         Rename("f", "d/f2"),
         Append("big", 9),
+        Append("new", 9),
+        Cut("new", 3),
         Rmdir("n"),
         Rename("f", "big"),
     ];
-    let firsts = [Create("new"), Mkdir("n"), Rename("f", "new"), Rename("d", "moved"), Write("big", 5, 9), Exchange("f", "d")];
+    let firsts = [
+        Create("new"),
+        Mkdir("n"),
+        Rename("f", "new"),
+        Rename("d", "moved"),
+        Write("big", 5, 9),
+        Append("big", 100),
+        Exchange("f", "d"),
+    ];
     let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS, how);
     let mut run = 0;
     for first in firsts {

@@ -151,14 +151,18 @@ impl Fs {
         Ok(())
     }
 
-    /// So many names more, or fewer, of a node that the lower file system has: what `st_nlink` shows until it is written.
-    pub fn count_names(&self, cx: &Cx, node: Node, more: i32) -> Result<()> {
+    /// A node that the lower file system has got so many names more, or fewer, here: what `st_nlink` shows until that is
+    /// written. `None`: before that the lower file system did not have it, so all its names are here.
+    pub fn count_names(&self, cx: &Cx, node: Node, more: Option<i32>) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let inode = self.inode(node_offset(node.id))?;
         let Some((cold, _)) = self.lower_lines(inode)? else { return Ok(()) };
         let shown = cold.shown.load(Relaxed);
-        let names = (shown as u32).saturating_add_signed(more);
+        let names = match more {
+            Some(more) => (shown as u32).saturating_add_signed(more),
+            None => unpack_links(inode.links.load(Acquire)).0,
+        };
         tx.set(self.image.offset_of(&cold.shown), shown & !0xffff_ffff | u64::from(names))?;
         let change = self.change(cachelet);
         tx.commit()?;
