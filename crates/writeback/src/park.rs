@@ -124,10 +124,11 @@ impl Work<'_> {
         }
     }
 
-    /// Something lies in the park in place of this file, with which it has changed places.
+    /// Something lies in the park in place of this file, with which it has changed places: where the file is to stand, or stood
+    /// before a program moved it on.
     fn put_out_of_place(&mut self, at: (&Dir, &[u8]), there: &There, file: Id) -> Result<()> {
         let nodes = self.plan.ids.iter().filter(|(_, id)| **id == file).filter_map(|(node, _)| self.plan.targets.get(node));
-        let spots: Vec<Spot> = nodes.flatten().cloned().collect();
+        let spots: Vec<Spot> = nodes.flatten().chain(self.plan.was.get(&file).into_iter().flatten()).cloned().collect();
         let known = spots.iter().find(|spot| self.is_ours_at(there.id, (spot.0, &spot.1)));
         known.or(spots.first()).map_or(Ok(()), |spot| self.put_out(at, spot))
     }

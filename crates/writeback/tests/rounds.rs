@@ -151,6 +151,40 @@ fn cut_anywhere_behind(how: How) {
     bench.end();
 }
 
+/// Goal: what changed places with a file of ours, before the round was cut off and the file was moved on, is nobody else's.
+#[test]
+fn moved_on_after_a_cut() {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 40;
+    let firsts: [&[_]; 3] =
+        [&[Create("new"), Rename("new", "f")], &[Unlink("f"), Create("f")], &[Link("hard1", "new"), Rename("new", "f")]];
+    let thens: [&[_]; 5] = [
+        &[Rename("f", "g")],
+        &[Rename("f", "d/f"), Create("f")],
+        &[Unlink("f")],
+        &[Rename("f", "big")],
+        &[Rename("f", "d/f"), Rename("d", "moved")],
+    ];
+    let bench = Bench::new("moved-on", firsts.len() * thens.len() * STEPS, How::Directory);
+    let mut run = 0;
+    for (first, then) in firsts.iter().flat_map(|first| thens.iter().map(move |then| (first, then))) {
+        for at in 1..STEPS {
+            first.iter().for_each(|op| bench.both(run, *op));
+            let was_cut = bench.cut(at);
+            then.iter().for_each(|op| bench.both(run, *op));
+            bench.check(run, &format!("{first:?}, cut at {at}, then {then:?}"));
+            run += 1;
+            if !was_cut {
+                break;
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
 /// Goal: files with several names, moved about at random within one round: each name comes out, and none is left over.
 #[test]
 fn names_of_one_file() {

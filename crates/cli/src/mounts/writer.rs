@@ -32,7 +32,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const CONFIRM: Duration = Duration::from_millis(20);
 /// From then on a thread that nobody calls gives back what it has of the image.
 const IDLE: Duration = Duration::from_millis(100);
-/// How long the end of a session rests after a round that failed.
+/// How long a drain tries to write a file that is missing below: another program may just be moving it.
+const MOVING: Duration = Duration::from_secs(1);
+/// How long the end of a session, or a drain, rests after a round that failed.
 const ROUND_AGAIN: Duration = Duration::from_millis(100);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
@@ -563,10 +565,14 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         writer = writer.journaled(journal.clone());
     }
     let _ = cache.fs().writes_back(true);
-    let (mut result, mut kept) = (Ok(()), Vec::new());
+    let (mut result, mut kept, begun) = (Ok(()), Vec::new(), Instant::now());
     while !writer.is_clean().map_err(|error| failure(&shown, &error))? {
         let round = writer.round(true);
         kept.extend(writer.kept());
+        if round.as_ref().is_err_and(|error| error.errno == pm::Errno::ESTALE) && begun.elapsed() < MOVING {
+            std::thread::sleep(ROUND_AGAIN);
+            continue;
+        }
         if let Err(error) = round {
             let is_listed = !unwritten::of(cache).is_empty();
             result = Err(if is_listed { unfinished(cache, image) } else { failure(&shown, &error) });
