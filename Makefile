@@ -11,7 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-others cache-editors cache-deaths
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-others cache-editors cache-deaths cache-restless
 .PHONY: all build help demo test bench figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
@@ -201,6 +201,9 @@ cache-others:
 # Editors, git and log writers in a session and outside of it.
 cache-editors: build
 	$(STEP) 'a day with editors on both sides' env ROUNDS=$(or $(ROUNDS),1000) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_editors
+# Programs that work all through rounds, some of which are cut off.
+cache-restless:
+	$(STEP) 'programs that work in the midst of rounds' env BYPATH_SEED=$(or $(SEED),1) BYPATH_CASES=$(or $(CASES),10000) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test restless
 # Programs, and processes that write back, that die at so many accesses of each operation.
 cache-deaths:
 	$(STEP) 'deaths at any access to a cache' env BYPATH_POINTS=$(or $(POINTS),400) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test deaths

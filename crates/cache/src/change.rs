@@ -102,7 +102,8 @@ impl Cache {
             Ok(_) => return Err(Errno::EEXIST.into()),
         }
         self.may_change_names(dir)?;
-        self.change(cx, &[dir], || noted(|| self.touch_name(cx, dir, name), || self.native.create(cx, dir, name, new)))
+        let note = || self.touch_name(cx, dir, name).map(drop);
+        self.change(cx, &[dir], || noted(note, || self.native.create(cx, dir, name, new)))
     }
 
     pub(crate) fn make_nameless(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
@@ -137,19 +138,22 @@ impl Cache {
         self.must_not_be_mounted_on(node)?;
         self.keep_for_open(cx, node);
         self.change(cx, &[dir], || {
-            self.touch_name(cx, dir, name)?;
-            self.losing(cx, node, || self.native.unlink(cx, dir, name))
+            let was_noted = self.touch_name(cx, dir, name)?;
+            self.losing(cx, (node, was_noted), || self.native.unlink(cx, dir, name))
         })
     }
 
-    /// A change by which a node loses a name.
-    fn losing(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// A change by which a node loses a name; whether that name had been noted.
+    fn losing(&self, cx: &Cx, (node, was_noted): (Node, bool), change: impl FnOnce() -> Result<()>) -> Result<()> {
         let own = own(cx);
         let attr = self.fs().attr(&own, node)?;
         let known = self.known_if(node)?;
         let has_others = known.is_some_and(|known| known.stamp.nlink > 1) || attr.nlink > 1;
         if attr.kind == Kind::Directory || has_others {
             self.touch_attributes(cx, node, Set::NONE)?;
+        }
+        if was_noted && (attr.kind == Kind::Directory || self.fs().names_here(node)? <= 1) {
+            self.touch_gone(cx, node)?;
         }
         if attr.kind == Kind::Directory {
             return change();
@@ -193,10 +197,13 @@ impl Cache {
         let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
         let dirs = [dir, node];
         self.change(cx, &dirs[..1 + usize::from(is_directory)], || {
-            self.touch_name(cx, dir, name)?;
+            let was_noted = self.touch_name(cx, dir, name)?;
             if is_directory {
                 // Whoever has it open sees by its own figures that it has gone.
                 self.touch_attributes(cx, node, Set::NONE)?;
+            }
+            if is_directory && was_noted {
+                self.touch_gone(cx, node)?;
             }
             self.native.rmdir(cx, dir, name)
         })
@@ -231,13 +238,13 @@ impl Cache {
         }
         self.change(cx, &dirs, || {
             self.touch_name(cx, from_dir, from)?;
-            self.touch_name(cx, to_dir, to)?;
+            let was_noted = self.touch_name(cx, to_dir, to)?;
             if moves || self.goes_by_names() {
                 self.fs().note_move()?;
             }
             let rename = || self.native.rename(cx, from_dir, from, to_dir, to, mode);
             match replaced {
-                Some(other) => self.losing(cx, other, rename),
+                Some(other) => self.losing(cx, (other, was_noted), rename),
                 None => rename(),
             }
         })

@@ -11,10 +11,11 @@
 //! touched/ROUND/wNODE       a round has begun to write the file of the node below; the stamp's number: one more than the
 //!                           offset at which it appends there, or 0
 //! touched/ROUND/vNODE       a round has written the file of the node below and the node has gone here since: as which stamp
+//! touched/ROUND/gNODE       the node has gone here, and its name was noted earlier: as which file it was known by then
 //! touched/ROUND/dNODE       all attributes; byte k as of kNODE (older versions noted contents so)
 //! mapped/NODE               a program may store into it by a mapping
 //! ```
-//! ROUND, DIR and NODE are numbers of 16 hexadecimal digits. `n…`, `NAME`, `m…`, `w…` and `v…` are empty nodes whose lower
+//! ROUND, DIR and NODE are numbers of 16 hexadecimal digits. `n…`, `NAME`, `m…`, `w…`, `v…` and `g…` are empty nodes whose lower
 //! line says which file below the directory, what the name led to, or the node is; and, as the size, their number here (0:
 //! nothing). The size of that file is in their `st_blocks`.
 //!
@@ -215,8 +216,9 @@ impl Cache {
         there(self.fs().create_whole(cx, dir, name, &new))
     }
 
-    /// Notes that a name is about to change. The gate is passed; `EAGAIN` if the directory has to be listed first.
-    pub(crate) fn touch_name(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+    /// Notes that a name is about to change; whether that had been noted. The gate is passed; `EAGAIN` if the directory has to
+    /// be listed first.
+    pub(crate) fn touch_name(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
         let cx = &own(cx);
         if dir == self.tree && crate::is_ours(name) {
             return Err(Errno::EPERM.into());
@@ -224,14 +226,24 @@ impl Cache {
         let names = self.touched_names(cx, dir)?;
         match self.fs().lookup(cx, names, name) {
             Err(Error::Posix(Errno::ENOENT)) => {}
-            found => return found.map(drop),
+            found => return found.map(|_| true),
         }
         let child = match self.fs().lookup(cx, dir, name) {
             Ok(child) => Some(child),
             Err(Error::Posix(Errno::ENOENT)) => None,
             Err(error) => return Err(error),
         };
-        self.note(cx, names, name, Kind::Fifo, child)
+        self.note(cx, names, name, Kind::Fifo, child).map(|()| false)
+    }
+
+    /// Notes that a node is about to go whose name was noted before: a round that began then may have made or written its file
+    /// below since. The gate is passed.
+    pub(crate) fn touch_gone(&self, cx: &Cx, node: Node) -> Result<()> {
+        let cx = &own(cx);
+        if self.known_if(node)?.is_none() {
+            return Ok(());
+        }
+        self.note(cx, self.log_of(cx, self.fs().round()?)?, Label::new(b'g', node.id).whole(), Kind::Fifo, Some(node))
     }
 
     /// Whether a name has changed here, and no round that is over has made that below.

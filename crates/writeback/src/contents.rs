@@ -201,7 +201,8 @@ impl Work<'_> {
         Ok(is_moved)
     }
 
-    /// The same after a round that was cut off: it had begun at `at`, and what is there of it is not written again.
+    /// The same after a round that was cut off: it had begun at `at`, and what is there of it is not written again. Whether the
+    /// bytes lie elsewhere below than here, or are not the last ones there.
     fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), at: u64) -> Result<bool> {
         let (mut ours, mut there) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);
         let (mut done, below) = (0, file.size()?);
@@ -217,8 +218,8 @@ impl Work<'_> {
             }
             done += came as u64;
         }
-        self.append_from(file, id, (from + done, to), from + done)?;
-        Ok(true)
+        let is_moved = at != from || below != at + done;
+        Ok(self.append_from(file, id, (from + done, to), from + done)? || is_moved)
     }
 
     /// All bytes of a node, into a new file; whether it is still here.

@@ -126,7 +126,7 @@ impl Work<'_> {
     fn stamp_of_missing(&mut self, id: u64) -> Result<Option<Stamp>> {
         let is_named = if_there(self.cache.fs().named(node(id), &mut [0; 255]))?.flatten().is_some();
         let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten().filter(|_| is_named) else { return Ok(None) };
-        self.again.insert(id);
+        self.again.insert(id, None);
         Ok(Some(Stamp { mtime: known.stamp.mtime - 1, ctime: known.stamp.ctime - 1, ..known.stamp }))
     }
 
@@ -136,7 +136,7 @@ impl Work<'_> {
         let mut stamp = there.stamp;
         if self.theirs.contains(&id) {
             stamp.ctime -= 1;
-            self.again.insert(id);
+            self.again.insert(id, None);
             return Ok(stamp);
         }
         if there.attr.kind == Kind::Directory {
@@ -159,13 +159,14 @@ impl Work<'_> {
         // The rename of a file changes its time of status too.
         let known_extended = known.state & (bits::XATTRS | bits::NO_XATTRS) != 0;
         let is_as_written = stamp.ctime == if ctime == 0 { known.stamp.ctime } else { ctime };
-        let is_in_doubt = self.merged.contains(&id) || self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
-        if is_in_doubt || !is_known {
+        let is_merged = self.merged.contains(&id);
+        let was_cut = self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
+        if is_merged || was_cut || !is_known {
+            self.again.insert(id, (was_cut && !is_merged).then_some((stamp.size, stamp.mtime)));
             stamp.mtime -= 1;
-            self.again.insert(id);
         } else if !is_as_here || known_extended && !is_as_written {
             stamp.ctime -= 1;
-            self.again.insert(id);
+            self.again.insert(id, None);
         }
         Ok(stamp)
     }
@@ -173,7 +174,7 @@ impl Work<'_> {
     /// Files and directories that another program has changed too are shown as they are below from now on. What fails is
     /// looked at again by the server.
     pub fn look_again(&mut self) {
-        for id in std::mem::take(&mut self.again) {
+        for (id, left) in std::mem::take(&mut self.again) {
             let spot = self.plan.dirs.get(&id).or(self.plan.targets.get(&id).and_then(|spots| spots.first()));
             let spot = spot.or(self.plan.nodes.get(&id).and_then(|noted| noted.spot.as_ref())).cloned();
             let is_directory = self.theirs.contains(&id);
@@ -183,6 +184,10 @@ impl Work<'_> {
                 Some((dir, name)) => self.cache.refresh_entry(&self.cx, node(dir), &name).map(drop),
                 None => Ok(()),
             };
+            if let (Some(left), Ok(true)) = (left, self.cache.is_behind(node(id))) {
+                // A program has changed it meanwhile, so that the next round comes first: it is to know what this one has left.
+                let _ = self.note_left_to_next(id, left);
+            }
         }
     }
 

@@ -60,7 +60,7 @@ use cache::mutant::{self, Mutant};
 use failures::Unwritten;
 use plan::{Plan, Spot};
 use pm::Errno;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -179,8 +179,11 @@ pub(crate) struct Work<'a> {
     pub written: HashMap<u64, (u64, i64, i64)>,
     /// Names that are left alone because another program has changed what they lead to.
     pub stuck: HashSet<Spot>,
-    /// What is to be looked at below when the round is over.
-    pub again: BTreeSet<u64>,
+    /// What is to be looked at below when the round is over; its size and time of change, where a round that was cut off had begun
+    /// to write it and nobody else has.
+    pub again: BTreeMap<u64, Option<(u64, i64)>>,
+    /// Names that nobody has touched have been looked for.
+    pub has_searched: bool,
     /// Names that files and directories of other programs were given.
     pub kept: Vec<Vec<u8>>,
     /// What could not be done.
@@ -323,7 +326,8 @@ impl Writer {
             merged: HashSet::new(),
             written: HashMap::new(),
             stuck: HashSet::new(),
-            again: BTreeSet::new(),
+            again: BTreeMap::new(),
+            has_searched: false,
             kept: Vec::new(),
             outcomes: outcome::Outcomes::default(),
             removed: Vec::new(),

@@ -6,7 +6,7 @@
 use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::outcome::Of;
 use crate::place::Found;
-use crate::plan::{Spot, Target, if_there, image};
+use crate::plan::{Noted, Spot, Target, if_there, image};
 use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
@@ -56,7 +56,10 @@ impl Work<'_> {
             return self.make_name(spot, target);
         }
         let found = match wanted {
-            Some(file) => self.find(target.node.id, file)?,
+            Some(file) => match self.find(target.node.id, file)? {
+                None if target.kind != Kind::Directory => self.find_untouched(target.node.id, file)?,
+                found => found,
+            },
             None => None,
         };
         match found {
@@ -171,6 +174,10 @@ impl Work<'_> {
             self.move_in((&park, &new), (at, name), there, dir)?;
         }
         self.before("note")?;
+        if let Some(tail) = self.plan.nodes.get(&target.node.id).and_then(Noted::appended_from) {
+            // If this round is cut off, the next one is not to append that again.
+            self.note_begun(target.node.id, Some(tail), (made.stamp.size, made.stamp.mtime))?;
+        }
         self.note_made(target.node.id, &made.stamp)?;
         self.before("written")?;
         let written = Written { stamp: made.stamp, is_clean: false, name: Some((crate::plan::node(dir), name)) };

@@ -66,6 +66,11 @@ impl Work<'_> {
         self.note_file_anew(log, b'w', id, &Stamp { size, number, mtime, ..Stamp::default() })
     }
 
+    /// The next round takes a file of this size and time of change for what rounds have left.
+    pub fn note_left_to_next(&self, id: u64, (size, mtime): (u64, i64)) -> Result<()> {
+        self.note_file_anew(self.log_of_now()?, b'w', id, &Stamp { size, mtime, ..Stamp::default() })
+    }
+
     /// Attributes of a node are to be set.
     pub fn note_set(&mut self, at: Node, set: Set) -> Result<()> {
         let Some(log) = self.log_of_round()? else { return Ok(()) };

@@ -111,17 +111,30 @@ impl Work<'_> {
     }
 
     fn clear_new(&mut self, (park, name): (&Dir, &[u8]), there: &There, node: Option<u64>) -> Result<()> {
-        let file = node.and_then(|node| self.plan.ids.get(&node)).copied();
-        let is_made = node.is_some_and(|node| self.plan.noted_made.contains(&node));
+        let file = node.and_then(|node| Some((node, *self.plan.ids.get(&node)?)));
         match file {
-            Some(file) if is_made && file != there.id => self.put_out_of_place((park, name), there, file),
+            Some((node, file)) if file != there.id && self.has_changed_places(node, file, there)? => {
+                self.put_out_of_place((park, name), there, file)
+            }
             // All of it is there, and noted: it waits for its name.
-            Some(file) if file == there.id && !node.is_some_and(|node| self.plan.unsure.contains(&node)) => Ok(()),
+            Some((node, file)) if file == there.id && !self.plan.unsure.contains(&node) => Ok(()),
             _ => {
                 self.before("clear")?;
                 park.remove(name, there.attr.kind == Kind::Directory)
             }
         }
+    }
+
+    /// Whether what lies in the park by the name of a new file has changed places with that, and is not half of a file that was
+    /// to be made: of that nobody has noted anything, and the file that was made before it is nowhere.
+    fn has_changed_places(&mut self, node: u64, file: Id, there: &There) -> Result<bool> {
+        if self.plan.ours.contains(&there.id) || !self.plan.noted_made.contains(&node) {
+            return Ok(self.plan.ours.contains(&there.id));
+        }
+        self.places.forget_found(node);
+        let is_there = self.find(node, file)?.is_some();
+        self.places.forget_found(node);
+        Ok(is_there)
     }
 
     /// Something lies in the park in place of this file, with which it has changed places: where the file is to stand, or stood

@@ -91,6 +91,11 @@ impl Places {
         self.found.insert(node, Some((at, true)));
     }
 
+    /// A node may be elsewhere.
+    pub fn forget_found(&mut self, node: u64) {
+        self.found.remove(&node);
+    }
+
     /// Nodes of a directory below.
     pub fn nodes_of(&self, file: Id) -> Vec<u64> {
         self.by_file.get(&file).cloned().unwrap_or_default()
@@ -320,7 +325,7 @@ impl Work<'_> {
         let mut ways: Vec<(Spot, bool)> = before.map(|spot| (spot.clone(), false)).collect();
         ways.extend(targets.iter().map(|spot| (spot.clone(), true)));
         let spot = self.plan.nodes.get(&node).and_then(|noted| noted.spot.clone());
-        ways.extend(spot.map(|spot| (spot, true)));
+        ways.extend(spot.or(self.plan.names_found.get(&node).cloned()).map(|spot| (spot, true)));
         ways
     }
 

@@ -252,10 +252,12 @@ impl Plan {
             .filter(|round| *round < now && (behind == 0 || *round > behind))
             .collect();
         rounds.sort_unstable();
-        let mut unsure = Vec::new();
+        let (mut unsure, mut made) = (Vec::new(), Vec::new());
         for (index, round) in rounds.iter().enumerate() {
-            plan.read_round(cache, cx, (*round, index > 0), &mut unsure)?;
+            plan.read_round(cache, cx, (*round, index > 0), (&mut unsure, &mut made))?;
         }
+        // What a name led to may have been noted before the round made that anew.
+        plan.ids.extend(made);
         for (spot, made, was_touched) in unsure {
             let Some(file) = plan.ids.get(&made).copied() else { continue };
             plan.was.entry(file).or_default().push(spot.clone());
@@ -280,7 +282,7 @@ impl Plan {
         cache: &Cache,
         cx: &Cx,
         (round, is_after): (u64, bool),
-        unsure: &mut Vec<(Spot, u64, bool)>,
+        (unsure, made): (&mut Vec<(Spot, u64, bool)>, &mut Vec<(u64, Id)>),
     ) -> Result<()> {
         let log = cache.log_of(cx, round).map_err(image)?;
         for label in names_in(cache, cx, log)? {
@@ -299,8 +301,8 @@ impl Plan {
                         let file = self.learn(cache, was)?;
                         if file.is_none() {
                             // Made here; perhaps it was below before the round was over that was under way then.
-                            let made = cache.known_if(was).map_err(image)?.map_or(0, |known| known.stamp.size);
-                            unsure.push(((id, name.clone()), made, self.names.contains_key(&(id, name.clone()))));
+                            let node = cache.known_if(was).map_err(image)?.map_or(0, |known| known.stamp.size);
+                            unsure.push(((id, name.clone()), node, self.names.contains_key(&(id, name.clone()))));
                         }
                         self.led_to((id, name.clone()), file);
                         if let Some(file) = file {
@@ -311,7 +313,7 @@ impl Plan {
                     }
                 }
                 b'm' => {
-                    self.learn(cache, note)?;
+                    made.extend(self.learn(cache, note)?.map(|file| (id, file)));
                     self.noted_made.insert(id);
                     // The notes that it was made by go when the round is over.
                     if is_after {
@@ -323,7 +325,7 @@ impl Plan {
                     let (appends_at, left) = (stamp.number.checked_sub(1), (stamp.blocks, stamp.mtime));
                     self.begun.insert(id, Begun { appends_at, left, is_before: true, is_now: false });
                 }
-                b'v' => drop(self.learn(cache, note)?),
+                b'v' | b'g' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
             }
         }
@@ -380,7 +382,7 @@ impl Plan {
             let Some((child, kind)) = if_there(cache.fs().lookup_kind(cx, node(*dir), name))? else { continue };
             *target = Some(Target { node: child, kind });
             self.targets.entry(child.id).or_default().push((*dir, name.clone()));
-            self.learn_node(cache, child)?;
+            self.learn_node(cache, child, kind)?;
             if kind == Kind::Regular
                 && let Some(attr) = if_there(cache.fs().attr(cx, child))?
             {
@@ -403,7 +405,7 @@ impl Plan {
                 continue;
             };
             self.sizes.insert(*id, attr.size);
-            self.learn_node(cache, node(*id))?;
+            self.learn_node(cache, node(*id), attr.kind)?;
             let mut text = [0; 255];
             if *id == self.root {
                 continue;
@@ -431,12 +433,17 @@ impl Plan {
     }
 
     /// Which file below a node is, from the node itself.
-    fn learn_node(&mut self, cache: &Cache, at: Node) -> Result<()> {
+    fn learn_node(&mut self, cache: &Cache, at: Node, kind: Kind) -> Result<()> {
         if let Some(known) = if_there(cache.known_if(at))?.flatten() {
             let file = id_of_node(cache, at.id, &known.stamp);
             self.know(at.id, &known.stamp);
-            self.ids.insert(at.id, file);
             self.ours.insert(file);
+            // Of what a round has made its note comes before the node. A directory may be another one since (`adopt`).
+            if kind == Kind::Directory || !self.noted_made.contains(&at.id) {
+                self.ids.insert(at.id, file);
+            } else {
+                self.ids.entry(at.id).or_insert(file);
+            }
         }
         Ok(())
     }
@@ -457,12 +464,12 @@ impl Plan {
             }
         }
         for (id, spot) in found {
-            self.learn_node(cache, node(id))?;
+            self.learn_node(cache, node(id), Kind::Directory)?;
             let file = self.ids.get(&id).copied();
             self.led_to(spot.clone(), file);
             self.dirs.insert(id, spot);
         }
-        self.learn_node(cache, node(self.root))?;
+        self.learn_node(cache, node(self.root), Kind::Directory)?;
         Ok(true)
     }
 

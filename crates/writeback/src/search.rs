@@ -2,8 +2,9 @@
 //! of which the first has gone.
 
 use crate::below::id_of_node;
+use crate::place::Found;
 use crate::plan::{Spot, if_there, image, names_in, node};
-use crate::{Result, Work};
+use crate::{Id, Result, Work};
 use base::Kind;
 use std::collections::BTreeSet;
 
@@ -17,9 +18,26 @@ impl Work<'_> {
                 wanted.insert(*id);
             }
         }
-        if wanted.is_empty() {
-            return Ok(());
+        if wanted.is_empty() { Ok(()) } else { self.search(wanted) }
+    }
+
+    /// Where the file of a node is below that has a name to be made, and is at none of those that are noted: at one that nobody
+    /// has touched, if it has such a name here. All of those are looked for together.
+    pub fn find_untouched(&mut self, id: u64, file: Id) -> Result<Option<Found>> {
+        if !std::mem::replace(&mut self.has_searched, true) {
+            let mut wanted = BTreeSet::new();
+            for (id, spots) in &self.plan.targets {
+                let names = if_there(self.cache.fs().names_here(node(*id)))?.unwrap_or(0);
+                if self.plan.ids.contains_key(id) && names as usize > spots.len() {
+                    wanted.insert(*id);
+                }
+            }
+            self.search(wanted)?;
         }
+        if self.plan.names_found.contains_key(&id) { self.find(id, file) } else { Ok(None) }
+    }
+
+    fn search(&mut self, mut wanted: BTreeSet<u64>) -> Result<()> {
         let (mut todo, mut found) = (vec![self.plan.root], Vec::new());
         while let (Some(dir), false) = (todo.pop(), wanted.is_empty()) {
             for name in if_there_names(self, dir)? {
@@ -32,8 +50,10 @@ impl Work<'_> {
                         found.push(((dir, name.clone()), child.id));
                     }
                     self.plan.dirs.entry(child.id).or_insert((dir, name));
-                } else if wanted.remove(&child.id) {
-                    self.plan.nodes.entry(child.id).or_default().spot = Some((dir, name.clone()));
+                } else if !self.plan.names.contains_key(&(dir, name.clone())) && wanted.remove(&child.id) {
+                    if let Some(noted) = self.plan.nodes.get_mut(&child.id) {
+                        noted.spot = Some((dir, name.clone()));
+                    }
                     found.push(((dir, name.clone()), child.id));
                     // So that it is found by this name from now on.
                     self.plan.names_found.insert(child.id, (dir, name));

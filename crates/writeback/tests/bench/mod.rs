@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use vfs::backend::{Backend, Xattrs};
 use vfs::cached::Cached;
-use writeback::{CUT, Journal, Writer};
+use writeback::{CUT, Conflict, Journal, Writer};
 
 /// What can be done to a small tree.
 #[derive(Clone, Copy, Debug)]
@@ -235,6 +235,15 @@ impl Bench {
         Bench { by, cache, writer, committer, journal, helped: Arc::default(), helper: None, image, low, twins, runs: 1 }
     }
 
+    /// The same, of which what both sides have changed is ours.
+    pub fn deciding_for_ours(self) -> Bench {
+        let mut writer = self.writer.lock().unwrap();
+        let as_made = std::mem::replace(&mut *writer, Writer::new(self.cache).unwrap());
+        *writer = as_made.deciding(Conflict::Ours);
+        drop(writer);
+        self
+    }
+
     /// Lets go of all that it has below and in memory; the image stays as it is.
     pub fn let_go(mut self) {
         let helper = self.helper.take();
@@ -365,6 +374,40 @@ impl Bench {
             assert!(!round.as_ref().is_err_and(has_failed), "run {run}, before step {at}: {ops:?}: {round:?}");
             begun
         })
+    }
+
+    /// A round in which programs do something before each step with a chance of one in `odds`; perhaps it is cut off. What was
+    /// done.
+    pub fn restless(&self, run: usize, dice: &mut Dice, odds: usize, ops: &[Op]) -> String {
+        /// A round has fewer steps than that, as a rule.
+        const STEPS: usize = 30;
+        let cut_at = if dice.roll(2) == 0 { 1 + dice.roll(STEPS) } else { usize::MAX };
+        let mut done = String::new();
+        std::thread::scope(|scope| {
+            let (mut step, mut other) = (0, None::<std::thread::ScopedJoinHandle<'_, ()>>);
+            let mut hook = |name: &str| {
+                step += 1;
+                let is_free = other.as_ref().is_none_or(std::thread::ScopedJoinHandle::is_finished);
+                if is_free && dice.roll(odds) == 0 {
+                    let ops: Vec<Op> = (0..=dice.roll(3)).map(|_| ops[dice.roll(ops.len())]).collect();
+                    done += &format!("; before step {step}, {name}: {ops:?}");
+                    let begun = scope.spawn(move || ops.iter().for_each(|op| self.both(run, *op)));
+                    // One that waits for a round is done after this one.
+                    for _ in 0..20 {
+                        if !begun.is_finished() {
+                            std::thread::sleep(std::time::Duration::from_millis(1));
+                        }
+                    }
+                    other = Some(begun);
+                }
+                if step >= cut_at { Err(CUT) } else { Ok(()) }
+            };
+            let round = self.writer.lock().unwrap().round_with(false, &mut hook);
+            let has_failed = |failure: &writeback::Failure| failure.errno != CUT;
+            assert!(!round.as_ref().is_err_and(has_failed), "run {run}{done}: {round:?}");
+            done += &format!("; {step} steps{}", if round.is_err() { ", cut" } else { "" });
+        });
+        done
     }
 
     /// Rounds all the time, beside somebody who moves files about of which some bytes are only below.
