@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 100_000;
 
 impl Work<'_> {
     /// Something in this directory is left for the next round: a program has moved it, or one above it, since this one began.
-    fn later(&self, id: u64) -> Failure {
+    pub fn later(&self, id: u64) -> Failure {
         Failure::new(format!("directory {id:x}"), LATER)
     }
 
@@ -105,6 +105,7 @@ impl Work<'_> {
     /// Another directory stands where one of ours was: that is it from now on.
     fn adopt(&mut self, id: u64, there: &crate::below::There, (parent, name): &Spot) -> Result<()> {
         let written = Written { stamp: there.stamp, is_clean: false, name: Some((node(*parent), name)) };
+        self.note_made(id, &there.stamp)?;
         match self.cache.fs().written(&self.cx, node(id), &written) {
             Ok(()) | Err(Error::Posix(Errno::ESTALE)) => {}
             Err(error) => return Err(image(error)),

@@ -57,7 +57,7 @@ impl Work<'_> {
             return self.set_attributes((&root, b"."), node(id), &Changed::by(noted)).map(drop);
         }
         let Some(found) = self.find(id, file)? else {
-            return self.make_again(id, noted, &attr);
+            return if self.may_stand_untouched(id)? { Err(self.later(id)) } else { self.make_again(id, noted, &attr) };
         };
         let done = self.change_found(id, noted, (file, &attr), (&found.dir, &found.name));
         if done.as_ref().is_err_and(|failure| failure.errno != crate::CUT) {
@@ -173,8 +173,9 @@ impl Work<'_> {
             file.set_size(size)?;
         }
         // A byte that is appended twice is there twice.
-        let is_moved = match (tail.filter(|tail| *tail < size), begun.and_then(|begun| begun.appends_at)) {
-            (Some(tail), Some(at)) => self.resume_appending(&file, id, (tail, size), at)?,
+        let resumed = begun.and_then(|begun| Some((begun.appends_at?, begun.left.0)));
+        let is_moved = match (tail.filter(|tail| *tail < size), resumed) {
+            (Some(tail), Some(resumed)) => self.resume_appending(&file, id, (tail, size), resumed)?,
             (Some(tail), None) => self.append_from(&file, id, (tail, size), tail)?,
             (None, _) => false,
         };
@@ -201,25 +202,34 @@ impl Work<'_> {
         Ok(is_moved)
     }
 
-    /// The same after a round that was cut off: it had begun at `at`, and what is there of it is not written again. Whether the
-    /// bytes lie elsewhere below than here, or are not the last ones there.
-    fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), at: u64) -> Result<bool> {
+    /// The same after a round that was cut off, which had begun at `at`: what is there of it is not written again. If the file has
+    /// the size that it was to get (`left`), all of it is; else as much as is the same. Whether the bytes lie elsewhere below
+    /// than here, or are not the last ones there.
+    fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), (at, left): (u64, u32)) -> Result<bool> {
+        let below = file.size()?;
+        let done = match below.checked_sub(at) {
+            Some(done) if size_as_blocks(below) == left => done.min(to - from),
+            _ => self.appended(file, id, (from, to), (at, below))?,
+        };
+        let is_moved = at != from || below != at + done;
+        Ok(self.append_from(file, id, (from + done, to), from + done)? || is_moved)
+    }
+
+    /// How many bytes of a node are below from `at` on. None if one is another: then they are another program's.
+    fn appended(&mut self, file: &File, id: u64, (from, to): (u64, u64), (at, below): (u64, u64)) -> Result<u64> {
         let (mut ours, mut there) = (vec![0u8; PIECE as usize], vec![0u8; PIECE as usize]);
-        let (mut done, below) = (0, file.size()?);
+        let mut done = 0;
         while from + done < to && at + done < below {
             let want = (to - from - done).min(below - at - done).min(PIECE) as usize;
             let part = UserSlice::from_mut(&mut ours[..want]);
             let came = self.cache.fs().read(&self.cx, node(id), from + done, &[part]).map_err(image)?;
             let came = came.min(file.read(&mut there[..want], at + done)?);
             if came == 0 || ours[..came] != there[..came] {
-                // Another program's bytes.
-                done = 0;
-                break;
+                return Ok(0);
             }
             done += came as u64;
         }
-        let is_moved = at != from || below != at + done;
-        Ok(self.append_from(file, id, (from + done, to), from + done)? || is_moved)
+        Ok(done)
     }
 
     /// All bytes of a node, into a new file; whether it is still here.

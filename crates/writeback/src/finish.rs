@@ -153,7 +153,7 @@ impl Work<'_> {
         };
         let (size, mtime, ctime) = self.written.get(&id).copied().unwrap_or((known.stamp.size, known.stamp.mtime, 0));
         // Of what a round made, its note may know more than the node.
-        let is_made = self.plan.noted_made.contains(&id) && !self.written.contains_key(&id);
+        let is_made = self.plan.noted_made.contains_key(&id) && !self.written.contains_key(&id);
         let is_known = (stamp.size, stamp.mtime) == (size, mtime) || is_made && self.was_looked_at(there);
         let is_as_here = (there.attr.mode, there.attr.uid, there.attr.gid) == (here.mode, here.uid, here.gid);
         // The rename of a file changes its time of status too.
@@ -184,8 +184,11 @@ impl Work<'_> {
                 Some((dir, name)) => self.cache.refresh_entry(&self.cx, node(dir), &name).map(drop),
                 None => Ok(()),
             };
-            if let (Some(left), Ok(true)) = (left, self.cache.is_behind(node(id))) {
-                // A program has changed it meanwhile, so that the next round comes first: it is to know what this one has left.
+            let Some(left) = left else { continue };
+            let known = self.cache.known_if(node(id));
+            if known.is_ok_and(|known| known.is_some_and(|known| known.stamp.mtime != left.1)) {
+                // A program has changed or moved it meanwhile, so that the next round comes first: it is to know what this one has
+                // left.
                 let _ = self.note_left_to_next(id, left);
             }
         }

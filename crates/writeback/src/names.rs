@@ -161,6 +161,8 @@ impl Names {
         let mut state = self.state();
         state.noted = plan.led.clone();
         state.files = plan.facts.clone();
+        // Of some only a time of change is noted.
+        state.files.retain(|_, facts| facts.kind != 0);
         state.read_log()?;
         state.settle(is_there)
     }

@@ -128,7 +128,7 @@ impl Work<'_> {
     /// Whether what lies in the park by the name of a new file has changed places with that, and is not half of a file that was
     /// to be made: of that nobody has noted anything, and the file that was made before it is nowhere.
     fn has_changed_places(&mut self, node: u64, file: Id, there: &There) -> Result<bool> {
-        if self.plan.ours.contains(&there.id) || !self.plan.noted_made.contains(&node) {
+        if self.plan.ours.contains(&there.id) || !self.plan.noted_made.contains_key(&node) {
             return Ok(self.plan.ours.contains(&there.id));
         }
         self.places.forget_found(node);

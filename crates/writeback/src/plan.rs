@@ -123,8 +123,8 @@ pub struct Plan {
     pub names_found: HashMap<u64, Spot>,
     /// Nodes that a round has made below that was cut off.
     pub unsure: HashSet<u64>,
-    /// Nodes that a round has made below: this one before it was cut off, or the one before it.
-    pub noted_made: HashSet<u64>,
+    /// Nodes that a round has made below, this one before it was cut off, or the one before it, as which files, and when.
+    pub noted_made: HashMap<u64, (Id, i64)>,
     /// Nodes that this round has begun to write, or one before that was cut off or failed.
     pub begun: HashMap<u64, Begun>,
     /// What files below were like when they were touched, or written by the round before.
@@ -252,12 +252,12 @@ impl Plan {
             .filter(|round| *round < now && (behind == 0 || *round > behind))
             .collect();
         rounds.sort_unstable();
-        let (mut unsure, mut made) = (Vec::new(), Vec::new());
+        let mut unsure = Vec::new();
         for (index, round) in rounds.iter().enumerate() {
-            plan.read_round(cache, cx, (*round, index > 0), (&mut unsure, &mut made))?;
+            plan.read_round(cache, cx, (*round, index > 0), &mut unsure)?;
         }
         // What a name led to may have been noted before the round made that anew.
-        plan.ids.extend(made);
+        plan.ids.extend(plan.noted_made.iter().map(|(node, (file, _))| (*node, *file)));
         for (spot, made, was_touched) in unsure {
             let Some(file) = plan.ids.get(&made).copied() else { continue };
             plan.was.entry(file).or_default().push(spot.clone());
@@ -282,7 +282,7 @@ impl Plan {
         cache: &Cache,
         cx: &Cx,
         (round, is_after): (u64, bool),
-        (unsure, made): (&mut Vec<(Spot, u64, bool)>, &mut Vec<(u64, Id)>),
+        unsure: &mut Vec<(Spot, u64, bool)>,
     ) -> Result<()> {
         let log = cache.log_of(cx, round).map_err(image)?;
         for label in names_in(cache, cx, log)? {
@@ -313,8 +313,9 @@ impl Plan {
                     }
                 }
                 b'm' => {
-                    made.extend(self.learn(cache, note)?.map(|file| (id, file)));
-                    self.noted_made.insert(id);
+                    let file = self.learn(cache, note)?;
+                    let when = cache.known_if(note).map_err(image)?.map_or(0, |known| known.seen);
+                    self.noted_made.extend(file.map(|file| (id, (file, when))));
                     // The notes that it was made by go when the round is over.
                     if is_after {
                         self.unsure.insert(id);
@@ -323,6 +324,7 @@ impl Plan {
                 b'w' => {
                     let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
                     let (appends_at, left) = (stamp.number.checked_sub(1), (stamp.blocks, stamp.mtime));
+                    self.facts.entry(id).or_default().mtimes.push(stamp.mtime);
                     self.begun.insert(id, Begun { appends_at, left, is_before: true, is_now: false });
                 }
                 b'v' | b'g' => drop(self.learn(cache, note)?),
@@ -382,7 +384,7 @@ impl Plan {
             let Some((child, kind)) = if_there(cache.fs().lookup_kind(cx, node(*dir), name))? else { continue };
             *target = Some(Target { node: child, kind });
             self.targets.entry(child.id).or_default().push((*dir, name.clone()));
-            self.learn_node(cache, child, kind)?;
+            self.learn_node(cache, child)?;
             if kind == Kind::Regular
                 && let Some(attr) = if_there(cache.fs().attr(cx, child))?
             {
@@ -390,7 +392,7 @@ impl Plan {
             }
             if kind == Kind::Directory {
                 self.learn_dir(cache, cx, child.id)?;
-                if self.noted_made.contains(&child.id) {
+                if self.noted_made.contains_key(&child.id) {
                     // Made by a round that was cut off: it has not its mode yet.
                     self.nodes.entry(child.id).or_default().is_new = true;
                 }
@@ -405,7 +407,7 @@ impl Plan {
                 continue;
             };
             self.sizes.insert(*id, attr.size);
-            self.learn_node(cache, node(*id), attr.kind)?;
+            self.learn_node(cache, node(*id))?;
             let mut text = [0; 255];
             if *id == self.root {
                 continue;
@@ -433,16 +435,14 @@ impl Plan {
     }
 
     /// Which file below a node is, from the node itself.
-    fn learn_node(&mut self, cache: &Cache, at: Node, kind: Kind) -> Result<()> {
+    fn learn_node(&mut self, cache: &Cache, at: Node) -> Result<()> {
         if let Some(known) = if_there(cache.known_if(at))?.flatten() {
             let file = id_of_node(cache, at.id, &known.stamp);
             self.know(at.id, &known.stamp);
             self.ours.insert(file);
-            // Of what a round has made its note comes before the node. A directory may be another one since (`adopt`).
-            if kind == Kind::Directory || !self.noted_made.contains(&at.id) {
+            // A round notes what it has made before the node says so. A node that was seen later may be another file's since.
+            if self.noted_made.get(&at.id).is_none_or(|(_, when)| known.seen > *when) {
                 self.ids.insert(at.id, file);
-            } else {
-                self.ids.entry(at.id).or_insert(file);
             }
         }
         Ok(())
@@ -464,12 +464,12 @@ impl Plan {
             }
         }
         for (id, spot) in found {
-            self.learn_node(cache, node(id), Kind::Directory)?;
+            self.learn_node(cache, node(id))?;
             let file = self.ids.get(&id).copied();
             self.led_to(spot.clone(), file);
             self.dirs.insert(id, spot);
         }
-        self.learn_node(cache, node(self.root), Kind::Directory)?;
+        self.learn_node(cache, node(self.root))?;
         Ok(true)
     }
 

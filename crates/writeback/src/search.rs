@@ -65,10 +65,22 @@ impl Work<'_> {
         self.know(found)
     }
 
+    /// Whether something has moved here since this round began, so that names that nobody had touched then may lead elsewhere.
+    fn has_moved(&self) -> Result<bool> {
+        Ok(self.cache.fs().directory_moves().map_err(image)?.0 != self.plan.moved)
+    }
+
+    /// Whether a file behind a daemon may be at a name that nobody had touched when this round began, which cannot be told since
+    /// something has moved.
+    pub fn may_stand_untouched(&self, id: u64) -> Result<bool> {
+        let has_only_untouched = self.below.names().is_some() && !self.plan.targets.contains_key(&id);
+        Ok(has_only_untouched && self.has_name(id)? && self.has_moved()?)
+    }
+
     /// What names that were found lead to below, unless something has moved since this round began.
     fn know(&self, found: Vec<(Spot, u64)>) -> Result<()> {
         if let Some(names) = self.below.names()
-            && self.cache.fs().directory_moves().map_err(image)?.0 == self.plan.moved
+            && !self.has_moved()?
         {
             found
                 .into_iter()
