@@ -4,7 +4,7 @@
 use crate::attributes::Changed;
 use crate::below::{Dir, File, PIECE, join};
 use crate::outcome::Of;
-use crate::plan::{Noted, if_there, image, node};
+use crate::plan::{Appends, Noted, if_there, image, node};
 use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Attr, Error, Kind, Node};
 use cache::mutant::{self, Mutant};
@@ -152,14 +152,15 @@ impl Work<'_> {
             }
             self.keep_theirs(dir, name)?;
         }
+        let appends = begun.and_then(|begun| begun.appends);
+        let left = match tail {
+            Some(tail) => there.0 + size.saturating_sub(tail),
+            None if is_cut => size,
+            None => there.0.max(size),
+        };
         if !noted.is_new && !begun.is_some_and(|begun| begun.is_now) {
-            let left = match tail {
-                Some(tail) => there.0 + size.saturating_sub(tail),
-                None if is_cut => size,
-                None => there.0.max(size),
-            };
-            let appends_at = begun.and_then(|begun| begun.appends_at).or(tail.map(|_| there.0));
-            self.note_begun(id, appends_at, (left, attr.mtime))?;
+            let appends = appends.or(tail.map(|_| Appends { at: there.0, done: 0 }));
+            self.note_begun(id, appends, (left, attr.mtime))?;
         }
         // A mapping may have been stored into at any byte, or at none.
         let is_compared = noted.from.is_some() && !noted.is_new;
@@ -172,13 +173,16 @@ impl Work<'_> {
             // It ends with a hole.
             file.set_size(size)?;
         }
-        // A byte that is appended twice is there twice.
-        let resumed = begun.and_then(|begun| Some((begun.appends_at?, begun.left.0)));
-        let is_moved = match (tail.filter(|tail| *tail < size), resumed) {
-            (Some(tail), Some(resumed)) => self.resume_appending(&file, id, (tail, size), resumed)?,
-            (Some(tail), None) => self.append_from(&file, id, (tail, size), tail)?,
-            (None, _) => false,
-        };
+        let mut is_moved = false;
+        if let Some(tail) = tail.filter(|tail| *tail < size) {
+            // A byte that is appended twice is there twice.
+            is_moved = match appends {
+                Some(appends) => self.resume_appending(&file, id, (tail, size), appends)?,
+                None => self.append_from(&file, id, (tail, size), tail)?,
+            };
+            let at = appends.map_or(there.0, |appends| appends.at);
+            self.note_begun(id, Some(Appends { at, done: size - tail }), (left, attr.mtime))?;
+        }
         Ok(Wrote { is_merged: is_theirs || is_moved, looked: file.looked()?, mtime: attr.mtime })
     }
 
@@ -202,14 +206,13 @@ impl Work<'_> {
         Ok(is_moved)
     }
 
-    /// The same after a round that was cut off, which had begun at `at`: what is there of it is not written again. If the file has
-    /// the size that it was to get (`left`), all of it is; else as much as is the same. Whether the bytes lie elsewhere below
-    /// than here, or are not the last ones there.
-    fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), (at, left): (u64, u32)) -> Result<bool> {
-        let below = file.size()?;
-        let done = match below.checked_sub(at) {
-            Some(done) if size_as_blocks(below) == left => done.min(to - from),
-            _ => self.appended(file, id, (from, to), (at, below))?,
+    /// The same after a round that was cut off: what is there of it is not written again. Where that round has not come to note
+    /// it, that is as much as is the same. Whether the bytes lie elsewhere below than here, or are not the last ones there.
+    fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), appends: Appends) -> Result<bool> {
+        let (below, at) = (file.size()?, appends.at);
+        let done = match appends.done {
+            0 => self.appended(file, id, (from, to), (at, below))?,
+            done => done.min(to - from),
         };
         let is_moved = at != from || below != at + done;
         Ok(self.append_from(file, id, (from + done, to), from + done)? || is_moved)

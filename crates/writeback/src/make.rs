@@ -6,7 +6,7 @@
 use crate::below::{Dir, There, id_of_node, join, parked};
 use crate::outcome::Of;
 use crate::place::Found;
-use crate::plan::{Noted, Spot, Target, if_there, image};
+use crate::plan::{Appends, Noted, Spot, Target, if_there, image};
 use crate::{Conflict, Failure, Id, Result, Work};
 use base::{Error, Kind};
 use cache::mutant::{self, Mutant};
@@ -176,7 +176,8 @@ impl Work<'_> {
         self.before("note")?;
         if let Some(tail) = self.plan.nodes.get(&target.node.id).and_then(Noted::appended_from) {
             // If this round is cut off, the next one is not to append that again.
-            self.note_begun(target.node.id, Some(tail), (made.stamp.size, made.stamp.mtime))?;
+            let appends = Appends { at: tail, done: made.stamp.size.saturating_sub(tail) };
+            self.note_begun(target.node.id, Some(appends), (made.stamp.size, made.stamp.mtime))?;
         }
         self.note_made(target.node.id, &made.stamp)?;
         self.before("written")?;

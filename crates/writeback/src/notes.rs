@@ -2,7 +2,7 @@
 //! which the next round takes in any case.
 
 use crate::below::Dir;
-use crate::plan::{Begun, if_there, image};
+use crate::plan::{Appends, Begun, if_there, image};
 use crate::{Result, Work};
 use base::{Kind, Node};
 use cache::touch::{Label, Set, size_as_blocks};
@@ -44,26 +44,26 @@ impl Work<'_> {
         self.note_file(self.log_of_now()?, b'v', id, stamp)
     }
 
-    /// The round is about to write a file: `appends_at` says where below it appends, `left` what size and time of change the
-    /// file has after that.
-    pub fn note_begun(&mut self, id: u64, appends_at: Option<u64>, left: (u64, i64)) -> Result<()> {
+    /// The round is about to write a file, or has appended bytes to it: `left` says what size and time of change it has when the
+    /// round is through with it.
+    pub fn note_begun(&mut self, id: u64, appends: Option<Appends>, left: (u64, i64)) -> Result<()> {
         let is_before = self.plan.begun.get(&id).is_some_and(|begun| begun.is_before);
-        let begun = Begun { appends_at, left: (size_as_blocks(left.0), left.1), is_before, is_now: true };
+        let begun = Begun { appends, left: (size_as_blocks(left.0), left.1), is_before, is_now: true };
         self.plan.begun.insert(id, begun);
-        self.note_left(id, appends_at, left)
+        self.note_left(id, appends, left)
     }
 
     /// The round could not write all of a file that it had begun: what the file is like now is this round's work.
     pub fn note_failed(&mut self, id: u64, (dir, name): (&Dir, &[u8])) -> Result<()> {
         let begun = self.plan.begun.get(&id).copied().filter(|begun| begun.is_now);
         let (Some(begun), Some(there)) = (begun, dir.stat(name)?) else { return Ok(()) };
-        self.note_left(id, begun.appends_at, (there.stamp.size, there.stamp.mtime))
+        self.note_left(id, begun.appends, (there.stamp.size, there.stamp.mtime))
     }
 
-    fn note_left(&self, id: u64, appends_at: Option<u64>, (size, mtime): (u64, i64)) -> Result<()> {
+    fn note_left(&self, id: u64, appends: Option<Appends>, (size, mtime): (u64, i64)) -> Result<()> {
         let Some(log) = self.log_of_round()? else { return Ok(()) };
-        let number = appends_at.map_or(0, |at| at + 1);
-        self.note_file_anew(log, b'w', id, &Stamp { size, number, mtime, ..Stamp::default() })
+        let (number, ctime) = appends.map_or((0, 0), |appends| (appends.at + 1, appends.done as i64));
+        self.note_file_anew(log, b'w', id, &Stamp { size, number, mtime, ctime, ..Stamp::default() })
     }
 
     /// The next round takes a file of this size and time of change for what rounds have left.

@@ -200,6 +200,21 @@ impl Work<'_> {
         let mut awaited = self.awaited();
         let mut todo = vec![self.plan.root];
         todo.extend(self.locate_parked()?);
+        let mut missing = HashMap::new();
+        while !todo.is_empty() {
+            self.locate_in(todo, &mut awaited, &mut missing)?;
+            todo = self.locate_moved(std::mem::take(&mut missing))?;
+        }
+        Ok(())
+    }
+
+    /// Locates what is in these directories, and in those that are found. `missing`: what is not there, by directory.
+    fn locate_in(
+        &mut self,
+        mut todo: Vec<u64>,
+        awaited: &mut HashMap<u64, Vec<Spot>>,
+        missing: &mut HashMap<u64, Vec<u64>>,
+    ) -> Result<()> {
         while let Some(parent) = todo.pop() {
             let Some(mut children) = awaited.remove(&parent) else { continue };
             if let Some(names) = self.below.names() {
@@ -230,12 +245,34 @@ impl Work<'_> {
                         self.places.lies.insert(id, (parent, name));
                         todo.push(id);
                     }
-                    Ok(false) => {}
+                    Ok(false) => missing.entry(parent).or_default().push(id),
                     Err(failure) => todo.extend(self.refuse(&[(id, name)], &failure)),
                 }
             }
         }
         Ok(())
+    }
+
+    /// Directories to which another program has given another name in the same directory.
+    fn locate_moved(&mut self, missing: HashMap<u64, Vec<u64>>) -> Result<Vec<u64>> {
+        let mut located = Vec::new();
+        for (parent, ids) in missing {
+            let is_missing = |id: &u64| !self.places.lies.contains_key(id);
+            let files: HashMap<Id, u64> =
+                ids.into_iter().filter(is_missing).filter_map(|id| Some((*self.plan.ids.get(&id)?, id))).collect();
+            if files.is_empty() {
+                continue;
+            }
+            let Ok(Some(dir)) = self.open_located(parent) else { continue };
+            for name in dir.directories(&files.keys().map(|(_, number)| *number).collect())? {
+                self.places.looks += 1;
+                if let Some(id) = dir.stat(&name)?.and_then(|there| files.get(&there.id)) {
+                    self.places.lies.insert(*id, (parent, name));
+                    located.push(*id);
+                }
+            }
+        }
+        Ok(located)
     }
 
     /// For each directory the directories that may be in it, with their names.

@@ -74,11 +74,20 @@ impl Noted {
     }
 }
 
+/// Bytes that a round appends to a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Appends {
+    /// Where they begin below.
+    pub at: u64,
+    /// How many are there for certain.
+    pub done: u64,
+}
+
 /// A file that a round has begun to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// Where it appends below.
-    pub appends_at: Option<u64>,
+    /// What it appends below.
+    pub appends: Option<Appends>,
     /// What it is like when the round is through with it, or was when the round failed.
     pub left: Looked,
     /// It was a round before this one.
@@ -323,9 +332,10 @@ impl Plan {
                 }
                 b'w' => {
                     let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
-                    let (appends_at, left) = (stamp.number.checked_sub(1), (stamp.blocks, stamp.mtime));
+                    let appends = stamp.number.checked_sub(1).map(|at| Appends { at, done: stamp.ctime.max(0) as u64 });
+                    let left = (stamp.blocks, stamp.mtime);
                     self.facts.entry(id).or_default().mtimes.push(stamp.mtime);
-                    self.begun.insert(id, Begun { appends_at, left, is_before: true, is_now: false });
+                    self.begun.insert(id, Begun { appends, left, is_before: true, is_now: false });
                 }
                 b'v' | b'g' => drop(self.learn(cache, note)?),
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,

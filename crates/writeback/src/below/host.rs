@@ -10,6 +10,7 @@ use cache::lower::{Devices, Original};
 use pm::Errno;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -240,6 +241,20 @@ impl Dir {
             let name = entry.file_name().to_bytes();
             if !matches!(name, b"." | b"..") {
                 names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Names of directories that have one of these numbers, as the list says.
+    pub fn directories(&self, numbers: &HashSet<u64>) -> Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(self.failed(b""))?;
+        for entry in entries {
+            let entry = entry.map_err(self.failed(b""))?;
+            let may_be = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+            if may_be && numbers.contains(&entry.ino()) && !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                names.push(entry.file_name().to_bytes().to_vec());
             }
         }
         Ok(names)

@@ -17,6 +17,7 @@ use cache::lower::{Devices, Original};
 use engine::lower::Stamp;
 use pm::Errno;
 use rustix::fs::{FileType, RenameFlags};
+use std::collections::HashSet;
 
 /// Longest list of names of attributes, and longest value.
 pub const ATTRIBUTES_MAX: usize = 64 << 10;
@@ -328,6 +329,14 @@ impl Dir {
     /// All names.
     pub fn names(&self) -> Result<Vec<Vec<u8>>> {
         either!(self, dir => dir.names())
+    }
+
+    /// Names in it under which directories with these numbers may stand; none behind a daemon.
+    pub fn directories(&self, numbers: &HashSet<u64>) -> Result<Vec<Vec<u8>>> {
+        match &self.at {
+            At::Host(dir) => dir.directories(numbers),
+            At::Daemon(_) => Ok(Vec::new()),
+        }
     }
 
     /// Whether it has not been removed since it was opened, as far as can be told.
