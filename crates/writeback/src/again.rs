@@ -4,7 +4,7 @@
 //! file is made again if its bytes were changed and all of them are here. Of a file of which only attributes were changed
 //! the removal stands.
 
-use crate::below::Dir;
+use crate::below::{Dir, join};
 use crate::outcome::LATER;
 use crate::plan::{Noted, Spot, Target, if_there, image, node};
 use crate::{Conflict, Failure, Result, Work};
@@ -138,15 +138,21 @@ impl Work<'_> {
             self.removed.push((id, first));
             return Ok(());
         }
+        let (target, file) = (Target { node: node(id), kind: attr.kind }, self.plan.ids.get(&id).copied());
         for spot in spots {
             let Some(at) = self.open_to_make(spot.0)? else { continue };
-            if at.stat(&spot.1)?.is_some_and(|there| !self.is_ours_at(there.id, (spot.0, &spot.1))) {
-                if self.conflict == Conflict::Stop {
-                    return Err(Failure::new(&spot.1, Errno::ESTALE));
+            let there = at.stat(&spot.1)?;
+            if let Some(there) = there.as_ref().filter(|there| Some(there.id) == file) {
+                // Another program has moved it, or its directory, away and back.
+                return self.change_found(id, noted, (there.id, attr), (&at, &spot.1));
+            }
+            if there.is_some_and(|there| !self.is_ours_at(there.id, (spot.0, &spot.1))) {
+                if self.conflict == Conflict::Stop || file.is_some() && !self.is_whole(target)? {
+                    return Err(Failure::new(join(&at.path, &spot.1), Errno::ESTALE));
                 }
                 self.set_aside(&at, &spot.1, &spot.1)?;
             }
-            self.make_name(&spot, Target { node: node(id), kind: attr.kind })?;
+            self.make_name(&spot, target)?;
         }
         Ok(())
     }

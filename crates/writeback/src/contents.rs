@@ -68,7 +68,7 @@ impl Work<'_> {
     }
 
     /// Writes what was changed of a file where it is.
-    fn change_found(&mut self, id: u64, noted: &Noted, (file, attr): (Id, &Attr), at: (&Dir, &[u8])) -> Result<()> {
+    pub fn change_found(&mut self, id: u64, noted: &Noted, (file, attr): (Id, &Attr), at: (&Dir, &[u8])) -> Result<()> {
         let (dir, name) = at;
         let Some(there) = dir.stat(name)? else { return Err(Failure::new(name, Errno::ESTALE)) };
         let mut changed = Changed::by(noted);
