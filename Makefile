@@ -179,9 +179,10 @@ system-storm:
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
 	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
 # Everybody of a session with a cache killed, the process that writes back too: FS is ext4, xfs or btrfs, on a loop device.
-# OTHERS=1 (0: without): and programs that write below.
+# Then the same with programs that write below all the time, beside programs of the session in the same files.
 cache-storm: build
-	$(STEP) 'sessions with a cache, killed at random' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) OTHERS=$(or $(OTHERS),1) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
+	$(STEP) 'sessions with a cache, killed at random' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
+	$(STEP) 'the same beside other writers' env KILLS=$(or $(KILLS),300) FS=$(or $(FS),ext4) OTHERS=1 JOBS=0 BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_storm
 # Power failures below a cached directory whose image is kept: FS is ext4, xfs or btrfs. One process keeps all that it has mapped.
 cache-power:
 	@for seed in $$(seq 1 100 $(or $(KILLS),500)); do \

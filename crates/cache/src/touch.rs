@@ -12,6 +12,7 @@
 //!                           offset at which it appends there, or 0
 //! touched/ROUND/vNODE       a round has written the file of the node below and the node has gone here since: as which stamp
 //! touched/ROUND/gNODE       the node has gone here, and its name was noted earlier: as which file it was known by then
+//! touched/ROUND/tNODE       an mNODE or wNODE that is being written anew
 //! touched/ROUND/dNODE       all attributes; byte k as of kNODE (older versions noted contents so)
 //! mapped/NODE               a program may store into it by a mapping
 //! ```

@@ -4,7 +4,7 @@
 use crate::below::Dir;
 use crate::plan::{Appends, Begun, if_there, image};
 use crate::{Result, Work};
-use base::{Kind, Node};
+use base::{Kind, Node, RenameMode};
 use cache::touch::{Label, Set, size_as_blocks};
 use engine::lower::Stamp;
 
@@ -27,10 +27,16 @@ impl Work<'_> {
         self.cache.note_as(&self.cx, log, Label::new(kind, id).whole(), Kind::Fifo, stamp).map_err(image)
     }
 
-    /// The same in place of what is noted.
+    /// The same in place of what is noted, which is there until then.
     fn note_file_anew(&self, log: Node, kind: u8, id: u64, stamp: &Stamp) -> Result<()> {
-        if_there(self.cache.fs().unlink(&self.cx, log, Label::new(kind, id).whole()))?;
-        self.note_file(log, kind, id, stamp)
+        let (fs, new, label) = (self.cache.fs(), Label::new(b't', id), Label::new(kind, id));
+        if if_there(fs.lookup(&self.cx, log, label.whole()))?.is_none() {
+            return self.note_file(log, kind, id, stamp);
+        }
+        // Half of an attempt.
+        if_there(fs.unlink(&self.cx, log, new.whole()))?;
+        self.note_file(log, b't', id, stamp)?;
+        fs.rename(&self.cx, log, new.whole(), log, label.whole(), RenameMode::Replace).map_err(image)
     }
 
     /// The number of what was made is noted, before it has a name and before the node says so: who finds it there knows it.

@@ -338,6 +338,7 @@ impl Plan {
                     self.begun.insert(id, Begun { appends, left, is_before: true, is_now: false });
                 }
                 b'v' | b'g' => drop(self.learn(cache, note)?),
+                b't' => {}
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
             }
         }
