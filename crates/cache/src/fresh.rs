@@ -13,6 +13,7 @@
 //! pause between two (`actimeo`), NFS's promise. A file that is opened afterwards has the new contents.
 
 use crate::lower::{Handle, Original, is_of_one};
+use crate::watch::Look;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
@@ -181,6 +182,9 @@ impl Cache {
             if is_newer {
                 return Err(Errno::ESTALE.into());
             }
+            if let Some(new) = self.follow_within(cx, (dir, handle), name, (node, &known.stamp))? {
+                return self.refresh_name(cx, (dir, handle), new.bytes(), depth, pass);
+            }
             pass.round.gone += 1;
             return self.remove_name(&own(cx), dir, name, (node, Some(&known.stamp)), depth);
         };
@@ -214,6 +218,37 @@ impl Cache {
             Err(Error::Posix(Errno::EBUSY)) => self.leave(cx, (dir, handle), name, (node, &known.stamp), depth),
             result => result,
         }
+    }
+
+    /// A directory, or a file that is open, that has got another name in its directory below, of which nobody was notified, gets it
+    /// here too: which.
+    fn follow_within(
+        &self,
+        cx: &Cx,
+        (dir, handle): (Node, &Handle),
+        name: &[u8],
+        (node, stamp): (Node, &Stamp),
+    ) -> Result<Option<Name>> {
+        let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
+        if !is_directory && self.fs().is_open(&own(cx), node) != Ok(true) {
+            return Ok(None);
+        }
+        // A handle that is only a path lists nothing.
+        let Ok(list) = self.open_below(cx, dir) else { return Ok(None) };
+        let mut found = None;
+        list.each_name(cx, &mut |listed| {
+            let new = listed.name.to_bytes();
+            let is_new = found.is_none() && self.fs().lookup(&own(cx), dir, new).is_err();
+            // Another file may have got its number; its time of change is another.
+            if is_new && handle.child(cx, listed.name).is_ok_and(|original| stamp.has_same_contents(&original.stamp)) {
+                let mut name = Name([0; 255], new.len());
+                name.0[..new.len()].copy_from_slice(new);
+                found = Some(name);
+            }
+            Ok(())
+        })?;
+        let Some(new) = found else { return Ok(None) };
+        Ok((self.follow_move(cx, (dir, name), (dir, new.bytes())) == Ok(Look::Done)).then_some(new))
     }
 
     /// Mode and owner of a directory; its names are not looked at, so its times stay.

@@ -7,11 +7,15 @@
 
 use crate::fresh::{DEPTH_MAX, Pass, Round, text};
 use crate::lower::{Handle, Original, Target, is_of_one};
+use crate::touch::Label;
 use crate::{Cache, own};
-use base::{Cx, Errno, Error, Kind, Node, Result};
+use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
 pub use engine::lower::News;
 use engine::lower::{Fetched, bits};
 use engine::watch::events::Event;
+
+/// Longest time for which changes wait while something moves here, nanoseconds.
+const CLOSED: u64 = 100_000_000;
 
 /// What has come of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +147,63 @@ impl Cache {
             self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;
         }
         Ok(look)
+    }
+
+    /// Another program has moved something below: what is here of it moves too, with what is newer in it, and with whoever has it
+    /// open. Only while no round is under way, which would look for it where it was. Nothing is done where it is not what has moved,
+    /// or something is at the new name here: then the two names are looked at.
+    pub fn follow_move(&self, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8])) -> Result<Look> {
+        let fs = self.fs();
+        if [from, to].iter().any(|(dir, name)| *dir == self.tree && crate::is_ours(name)) || fs.lookup(&own(cx), to.0, to.1).is_ok() {
+            return Ok(Look::Done);
+        }
+        let Ok(node) = fs.lookup(&own(cx), from.0, from.1) else { return Ok(Look::Done) };
+        let Some(known) = self.known_if(node)? else { return Ok(Look::Done) };
+        let there = |(dir, name): (Node, &[u8])| self.lower.handle(cx, &self.path(dir, b"")?)?.child(cx, text(name, &mut [0; 256])?);
+        match (there(from), there(to)) {
+            (Err(Error::Posix(Errno::ENOENT)), Ok(moved)) if known.stamp.is_same_file(&moved.stamp) && !moved.has_names() => {}
+            _ => return Ok(Look::Done),
+        }
+        let Some(closed) = fs.close_changes(CLOSED)? else { return Ok(Look::Later) };
+        let done = self.move_here(&own(cx), node, from, to);
+        closed.open();
+        if done == Ok(Look::Done) {
+            self.tell_name(cx, from.0, from.1);
+            self.tell_watchers(cx, from, Some(node));
+            self.tell_new(cx, to, node)?;
+        }
+        done
+    }
+
+    /// Moves a name, while nobody changes anything.
+    fn move_here(&self, cx: &Cx, node: Node, from: (Node, &[u8]), to: (Node, &[u8])) -> Result<Look> {
+        let fs = self.fs();
+        if self.has_round(cx)? || self.is_name_newer(cx, from.0, from.1)? || self.is_name_newer(cx, to.0, to.1)? {
+            return Ok(Look::Later);
+        }
+        if fs.lookup(cx, from.0, from.1)? != node || fs.lookup(cx, to.0, to.1).is_ok() {
+            return Ok(Look::Again);
+        }
+        fs.rename(cx, from.0, from.1, to.0, to.1, RenameMode::NoReplace)?;
+        // The rename is no change of the original; what is newer here keeps its own times.
+        for node in [node, from.0, to.0] {
+            if !self.is_newer(node)? {
+                self.restore_times(cx, node)?;
+            }
+        }
+        Ok(Look::Done)
+    }
+
+    /// Whether a round is under way, or has left notes.
+    fn has_round(&self, cx: &Cx) -> Result<bool> {
+        let (now, mut cookie) = (self.fs().round()?, 0);
+        while let Some((name, next)) = self.next_name(cx, self.touched, cookie, |kind| kind == Kind::Directory)? {
+            cookie = next;
+            if Label::parse(name.bytes()).is_some_and(|round| round < now) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether programs have changed a name, or what it leads to, and no round that is over has made that below.

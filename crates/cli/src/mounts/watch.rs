@@ -39,6 +39,16 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// How long directories are compared before the server looks whether there are events.
 pub const TURN: Duration = Duration::from_millis(20);
 
+/// After so long a move that waits for a round is followed no more: its two names are looked at.
+const FOLLOWED: Duration = Duration::from_secs(5);
+
+/// A move of something from one directory that is watched to another.
+struct Move {
+    from: (Node, Vec<u8>),
+    to: (Node, Vec<u8>),
+    since: Instant,
+}
+
 /// Names of directories, by the number of the directory.
 type Names = HashMap<u64, (Node, HashSet<Vec<u8>>)>;
 
@@ -63,6 +73,8 @@ pub struct Watch {
     later: Names,
     /// Names that were changed here while they were looked at.
     soon: Names,
+    /// Moves that wait for a round.
+    moves: Vec<Move>,
     /// Whether every directory that is here is watched.
     is_whole: bool,
 }
@@ -71,6 +83,7 @@ pub struct Watch {
 #[derive(Default)]
 struct Told {
     names: Names,
+    moves: Vec<Move>,
     is_overflown: bool,
 }
 
@@ -95,6 +108,7 @@ impl Watch {
             uncompared: HashMap::new(),
             later: Names::new(),
             soon: Names::new(),
+            moves: Vec::new(),
             is_whole: false,
         })
     }
@@ -106,7 +120,7 @@ impl Watch {
 
     /// Whether something waits for a round.
     pub fn waits(&self) -> bool {
-        !(self.later.is_empty() && self.soon.is_empty() && self.uncompared.is_empty() && self.unwatched.is_empty())
+        !(self.later.is_empty() && self.soon.is_empty() && self.uncompared.is_empty() && self.unwatched.is_empty() && self.moves.is_empty())
     }
 
     /// Whether there are directories to be compared.
@@ -206,6 +220,7 @@ impl Watch {
         self.later.retain(|id, _| here.contains(id));
         self.soon.retain(|id, _| here.contains(id));
         self.unwatched.retain(|id, _| here.contains(id));
+        self.moves.retain(|one| here.contains(&one.from.0.id) && here.contains(&one.to.0.id));
         self.new.retain(|dir| here.contains(&dir.id));
         self.uncompared.retain(|id, _| here.contains(id));
     }
@@ -220,6 +235,7 @@ impl Watch {
             }
         }
         self.again(cache, &mut told.names);
+        self.follow_moves(cache, cx, &mut told);
         for (dir, names) in told.names.into_values() {
             match self.look_at(cache, cx, dir, names) {
                 Err(Error::Posix(Errno::ENOSPC)) => return true,
@@ -229,6 +245,25 @@ impl Watch {
             }
         }
         told.is_overflown
+    }
+
+    /// Has what other programs have moved below move here too. The names of moves that wait for a round wait as well.
+    fn follow_moves(&mut self, cache: &Cache, cx: &Cx, told: &mut Told) {
+        let moves = std::mem::take(&mut self.moves);
+        for one in moves.into_iter().chain(std::mem::take(&mut told.moves)) {
+            let (from, to) = (&one.from, &one.to);
+            let waits = matches!(cache.follow_move(cx, (from.0, &from.1), (to.0, &to.1)), Ok(Look::Later | Look::Again));
+            if !waits || one.since.elapsed() > FOLLOWED {
+                continue;
+            }
+            for (dir, name) in [from, to] {
+                if let Some((_, names)) = told.names.get_mut(&dir.id) {
+                    names.remove(name);
+                }
+                self.later.entry(dir.id).or_insert_with(|| (*dir, HashSet::new())).1.insert(name.clone());
+            }
+            self.moves.push(one);
+        }
     }
 
     /// Adds what has waited for a round to the names that are looked at, if one is over.
@@ -274,6 +309,7 @@ impl Watch {
 
     fn read(&mut self) -> Told {
         let (mut told, mut buffer) = (Told::default(), [MaybeUninit::uninit(); 32768]);
+        let mut left = HashMap::new();
         let mut reader = inotify::Reader::new(&self.events, &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
@@ -288,8 +324,14 @@ impl Watch {
                 continue;
             }
             let (_, names) = told.names.entry(dir.id).or_insert_with(|| (dir, HashSet::new()));
-            if let Some(name) = event.file_name() {
-                names.insert(name.to_bytes().to_vec());
+            let Some(name) = event.file_name().map(|name| name.to_bytes().to_vec()) else { continue };
+            names.insert(name.clone());
+            if event.events().contains(ReadFlags::MOVED_FROM) {
+                left.insert(event.cookie(), (dir, name));
+            } else if event.events().contains(ReadFlags::MOVED_TO)
+                && let Some(from) = left.remove(&event.cookie())
+            {
+                told.moves.push(Move { from, to: (dir, name), since: Instant::now() });
             }
         }
         told

@@ -1,0 +1,57 @@
+#!/bin/bash
+# own
+# seconds: 120
+# Goal: what another program moves below moves in the session too, with whoever has it open: a log that is rotated, a directory
+# that is renamed, moved into another, moved away and back; with changes that no round has written yet, and without.
+# Method: one program writes by a descriptor, moves the file or its directory below, and goes on by the descriptor.
+. "$(dirname "$0")/own.sh"
+cat >work.py <<'P'
+import os, sys, time
+at, low, moves, is_written = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4] == "written"
+def until(condition, what):
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"never: {what}")
+        time.sleep(0.005)
+log = open(f"{at}/d/log", "a")
+def write(first):
+    for number in range(first, first + 50):
+        log.write(f"line {number}\n")
+    log.flush()
+write(0)
+if is_written:
+    os.fsync(log.fileno())
+count = 50
+for move in moves:
+    old, new = move.split(":")
+    # Both directories are known to the session, and watched soon after.
+    os.listdir(f"{at}/{os.path.dirname(old)}"), os.listdir(f"{at}/{os.path.dirname(new)}")
+    time.sleep(0.2)
+    if not is_written:
+        # Until a round has made what is new here.
+        until(lambda: os.path.exists(f"{low}/{old}"), f"{old} below")
+    os.rename(f"{low}/{old}", f"{low}/{new}")
+    until(lambda: os.path.exists(f"{at}/{new}") and not os.path.exists(f"{at}/{old}"), f"{new} instead of {old}")
+    write(count)
+    count += 50
+    if os.fstat(log.fileno()).st_nlink != 1:
+        sys.exit(f"after {move}: the open file has no name")
+os.fsync(log.fileno())
+P
+moved() { # WHERE-THE-LOG-IS MOVE…
+    local place=$1 count=$((50 * $#)) how
+    shift
+    for how in written unwritten; do
+        rm -rf low at c.img && mkdir -p low/d low/x at
+        timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$PWD/at,cache=$PWD/c.img:64M" -- python3 work.py "$PWD/at" "$PWD/low" "$*" $how >got 2>&1 || fail "$*, $how: $(cat got)"
+        same "$*, $how" "$(cat "low/$place")" "$(seq -f 'line %g' 0 $((count - 1)))"
+        same "$*, $how: files" "$(find low -type f)" "low/$place"
+    done
+}
+moved d/log.1 d/log:d/log.1
+moved e/log d:e
+moved x/d/log d:x/d
+moved d/log d:e e:d
+moved x/log.2 d/log:d/log.1 d/log.1:x/log.2
+exit $failed
