@@ -49,6 +49,38 @@ moved() { # WHERE-THE-LOG-IS MOVE…
         same "$*, $how: files" "$(find low -type f)" "low/$place"
     done
 }
+# Of a file that nobody has read yet: open, with another mode that no round has written, and neither.
+rm -rf low at c.img && mkdir -p low/d low/x at
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$PWD/at,cache=$PWD/c.img:64M" -- python3 - "$PWD/at" "$PWD/low" >got 2>&1 <<'P' || fail "not read: $(cat got)"
+import os, sys, time
+at, low = sys.argv[1:]
+def until(condition, what):
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"never: {what}")
+        time.sleep(0.005)
+os.listdir(f"{at}/d"), os.listdir(f"{at}/x")
+for number in range(12):
+    name = f"f{number}"
+    with open(f"{low}/d/{name}", "w") as file:
+        file.write(name * 10000)
+    until(lambda: os.path.exists(f"{at}/d/{name}"), f"d/{name}")
+    # Changes beside it, so that a round is under way or about to be.
+    for place in "d", "x":
+        open(f"{at}/{place}/new{number}", "w").close()
+    file = open(f"{at}/d/{name}") if number % 3 == 0 else None
+    if number % 3 == 1:
+        os.chmod(f"{at}/d/{name}", 0o600)
+    os.rename(f"{low}/d/{name}", f"{low}/x/{name}")
+    until(lambda: os.path.exists(f"{at}/x/{name}") and not os.path.exists(f"{at}/d/{name}"), f"x/{name}")
+    for opened in filter(None, [file, open(f"{at}/x/{name}")]):
+        if opened.read() != name * 10000:
+            sys.exit(f"{name}: not what it was")
+    if number % 3 == 1 and os.stat(f"{at}/x/{name}").st_mode & 0o777 != 0o600:
+        sys.exit(f"{name}: its mode")
+P
+same 'unread: below' "$(cd low && stat -c '%a %n' x/f1 x/f4 d/f* 2>/dev/null)" $'600 x/f1\n600 x/f4'
 moved d/log.1 d/log:d/log.1
 moved e/log d:e
 moved x/d/log d:x/d

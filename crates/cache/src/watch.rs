@@ -11,7 +11,7 @@ use crate::touch::Label;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
 pub use engine::lower::News;
-use engine::lower::{Fetched, bits};
+use engine::lower::{Fetched, Written, bits};
 use engine::watch::events::Event;
 
 /// Longest time for which changes wait while something moves here, nanoseconds.
@@ -159,6 +159,11 @@ impl Cache {
         }
         let Ok(node) = fs.lookup(&own(cx), from.0, from.1) else { return Ok(Look::Done) };
         let Some(known) = self.known_if(node)? else { return Ok(Look::Done) };
+        let is_directory = fs.attr(&own(cx), node)?.kind == Kind::Directory;
+        if !is_directory && !known.is_dirty() && fs.is_open(&own(cx), node) != Ok(true) {
+            // Nobody sees whether it is another node.
+            return Ok(Look::Done);
+        }
         let there = |(dir, name): (Node, &[u8])| self.lower.handle(cx, &self.path(dir, b"")?)?.child(cx, text(name, &mut [0; 256])?);
         match (there(from), there(to)) {
             (Err(Error::Posix(Errno::ENOENT)), Ok(moved)) if known.stamp.is_same_file(&moved.stamp) && !moved.has_names() => {}
@@ -185,6 +190,8 @@ impl Cache {
             return Ok(Look::Again);
         }
         fs.rename(cx, from.0, from.1, to.0, to.1, RenameMode::NoReplace)?;
+        // By that name it is found below.
+        fs.written(cx, node, &Written { stamp: self.known(node)?.stamp, is_clean: false, name: Some(to) })?;
         // The rename is no change of the original; what is newer here keeps its own times.
         for node in [node, from.0, to.0] {
             if !self.is_newer(node)? {
