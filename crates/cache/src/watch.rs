@@ -154,7 +154,9 @@ impl Cache {
     /// or something is at the new name here: then the two names are looked at.
     pub fn follow_move(&self, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8])) -> Result<Look> {
         let fs = self.fs();
-        if [from, to].iter().any(|(dir, name)| *dir == self.tree && crate::is_ours(name)) || fs.lookup(&own(cx), to.0, to.1).is_ok() {
+        if [from, to].iter().any(|(dir, name)| *dir == self.tree && crate::is_ours(name))
+            || fs.lookup(&own(cx), to.0, to.1).is_ok()
+        {
             return Ok(Look::Done);
         }
         let Ok(node) = fs.lookup(&own(cx), from.0, from.1) else { return Ok(Look::Done) };
@@ -164,7 +166,8 @@ impl Cache {
             // Nobody sees whether it is another node.
             return Ok(Look::Done);
         }
-        let there = |(dir, name): (Node, &[u8])| self.lower.handle(cx, &self.path(dir, b"")?)?.child(cx, text(name, &mut [0; 256])?);
+        let there =
+            |(dir, name): (Node, &[u8])| self.lower.handle(cx, &self.path(dir, b"")?)?.child(cx, text(name, &mut [0; 256])?);
         match (there(from), there(to)) {
             (Err(Error::Posix(Errno::ENOENT)), Ok(moved)) if known.stamp.is_same_file(&moved.stamp) && !moved.has_names() => {}
             _ => return Ok(Look::Done),

@@ -255,20 +255,24 @@ impl Work<'_> {
 
     /// Directories to which another program has given another name in the same directory.
     fn locate_moved(&mut self, missing: HashMap<u64, Vec<u64>>) -> Result<Vec<u64>> {
+        /// One may be moved to and fro just while its directory is listed.
+        const LOOKS: usize = 3;
         let mut located = Vec::new();
         for (parent, ids) in missing {
-            let is_missing = |id: &u64| !self.places.lies.contains_key(id);
-            let files: HashMap<Id, u64> =
-                ids.into_iter().filter(is_missing).filter_map(|id| Some((*self.plan.ids.get(&id)?, id))).collect();
-            if files.is_empty() {
-                continue;
-            }
-            let Ok(Some(dir)) = self.open_located(parent) else { continue };
-            for name in dir.directories(&files.keys().map(|(_, number)| *number).collect())? {
-                self.places.looks += 1;
-                if let Some(id) = dir.stat(&name)?.and_then(|there| files.get(&there.id)) {
-                    self.places.lies.insert(*id, (parent, name));
-                    located.push(*id);
+            for _ in 0..LOOKS {
+                let is_missing = |id: &&u64| !self.places.lies.contains_key(id);
+                let files: HashMap<Id, u64> =
+                    ids.iter().filter(is_missing).filter_map(|id| Some((*self.plan.ids.get(id)?, *id))).collect();
+                if files.is_empty() {
+                    break;
+                }
+                let Ok(Some(dir)) = self.open_located(parent) else { break };
+                for name in dir.directories(&files.keys().map(|(_, number)| *number).collect())? {
+                    self.places.looks += 1;
+                    if let Some(id) = dir.stat(&name)?.and_then(|there| files.get(&there.id)) {
+                        self.places.lies.insert(*id, (parent, name));
+                        located.push(*id);
+                    }
                 }
             }
         }

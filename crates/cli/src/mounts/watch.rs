@@ -120,7 +120,11 @@ impl Watch {
 
     /// Whether something waits for a round.
     pub fn waits(&self) -> bool {
-        !(self.later.is_empty() && self.soon.is_empty() && self.uncompared.is_empty() && self.unwatched.is_empty() && self.moves.is_empty())
+        !(self.later.is_empty()
+            && self.soon.is_empty()
+            && self.uncompared.is_empty()
+            && self.unwatched.is_empty()
+            && self.moves.is_empty())
     }
 
     /// Whether there are directories to be compared.
