@@ -230,7 +230,7 @@ impl Cache {
         (node, stamp): (Node, &Stamp),
     ) -> Result<Option<Name>> {
         let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
-        if !is_directory && self.fs().is_open(&own(cx), node) != Ok(true) {
+        if self.goes_by_names() || !is_directory && self.fs().is_open(&own(cx), node) != Ok(true) {
             return Ok(None);
         }
         // A handle that is only a path lists nothing.

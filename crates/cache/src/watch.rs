@@ -154,9 +154,9 @@ impl Cache {
     /// or something is at the new name here: then the two names are looked at.
     pub fn follow_move(&self, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8])) -> Result<Look> {
         let fs = self.fs();
-        if [from, to].iter().any(|(dir, name)| *dir == self.tree && crate::is_ours(name))
-            || fs.lookup(&own(cx), to.0, to.1).is_ok()
-        {
+        let is_own = |(dir, name): &(Node, &[u8])| *dir == self.tree && crate::is_ours(name);
+        // A daemon's numbers do not say which file it is.
+        if self.goes_by_names() || [from, to].iter().any(is_own) || fs.lookup(&own(cx), to.0, to.1).is_ok() {
             return Ok(Look::Done);
         }
         let Ok(node) = fs.lookup(&own(cx), from.0, from.1) else { return Ok(Look::Done) };
