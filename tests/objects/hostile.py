@@ -18,7 +18,7 @@ stolen = []
 def listing(keys, more=""):
     """The answer to a list of objects of five bytes."""
     entry = "<Contents><Key>{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;x&quot;</ETag><Size>5</Size></Contents>"
-    more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>" if more else ""
+    more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>" if more else "<IsTruncated>false</IsTruncated>"
     return f"<ListBucketResult><Name>b</Name>{more}{''.join(entry.format(key) for key in keys)}</ListBucketResult>".encode()
 
 
