@@ -101,9 +101,9 @@ for n in $(seq "$first" "$last"); do
     # git, in turns: who comes next sees the commit of who was before.
     if [ $((n % 4)) = 0 ]; then
         what=git
-        (cd repo && echo "inside $n" >>text && git stash -q && git stash pop -q && git commit -qam "inside $n" && git checkout -q -b "b$n" && git checkout -q main) 2>&1
+        (cd repo && echo "inside $n" >>text && git stash -q && git stash pop -q && git commit -qam "inside $n" && git checkout -q -b "branch-$n" && git checkout -q main) 2>&1
         sync .
-        outside "cd repo && git status --porcelain && echo outside $n >>text && git commit -qam 'outside $n' && git checkout -q b$n && git checkout -q main"
+        outside "cd repo && git status --porcelain && echo outside $n >>text && git commit -qam 'outside $n' && git checkout -q branch-$n && git checkout -q main"
         for _ in $(seq 600); do
             [ "$(git -C repo log -1 --format=%s 2>&1)" = "outside $n" ] && [ -z "$(git -C repo status --porcelain 2>&1)" ] && break
             sleep 0.05
