@@ -113,7 +113,8 @@ impl Header {
     }
 
     fn decode(bytes: &[u8]) -> Option<Header> {
-        let (said, sum) = bytes.split_at_checked(BLOCK as usize - 8)?;
+        let bytes: &[u8; BLOCK as usize] = bytes.try_into().ok()?;
+        let (said, sum) = bytes.split_at(BLOCK as usize - 8);
         if format::checksum::bytes(said) != word(sum, 0) || word(said, 0) != MAGIC || word(said, 1) != VERSION {
             return None;
         }

@@ -227,3 +227,15 @@ fn damage_is_said() {
         assert!(said > 500, "{said}");
     }
 }
+
+/// Goal: a file that ends anywhere is a journal with a header, damage, or none.
+#[test]
+fn files_of_any_length() {
+    let log = Log::default();
+    drop(Ring::make(log.clone(), header()).unwrap());
+    let whole = log.1.borrow().clone();
+    for len in 0..=whole.len() {
+        let opened = Ring::open(Log(Rc::default(), Rc::new(RefCell::new(whole[..len].to_vec()))));
+        assert_eq!(opened.is_ok_and(|ring| ring.is_some()), len >= BLOCK as usize, "{len} bytes");
+    }
+}
