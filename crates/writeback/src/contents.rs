@@ -211,8 +211,9 @@ impl Work<'_> {
     fn resume_appending(&mut self, file: &File, id: u64, (from, to): (u64, u64), appends: Appends) -> Result<bool> {
         let (below, at) = (file.size()?, appends.at);
         let done = match appends.done {
-            0 => self.appended(file, id, (from, to), (at, below))?,
-            done => done.min(to - from),
+            // If the power failed, the image may know more than is below.
+            done if done > 0 && !self.outlives => done.min(to - from),
+            _ => self.appended(file, id, (from, to), (at, below))?,
         };
         let is_moved = at != from || below != at + done;
         Ok(self.append_from(file, id, (from + done, to), from + done)? || is_moved)
