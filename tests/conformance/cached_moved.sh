@@ -27,7 +27,7 @@ for move in moves:
     old, new = move.split(":")
     # Both directories are known to the session, and watched soon after.
     os.listdir(f"{at}/{os.path.dirname(old)}"), os.listdir(f"{at}/{os.path.dirname(new)}")
-    time.sleep(0.2)
+    time.sleep(0.5)
     if not is_written:
         # Until a round has made what is new here.
         until(lambda: os.path.exists(f"{low}/{old}"), f"{old} below")
