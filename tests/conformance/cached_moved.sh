@@ -5,15 +5,19 @@
 # that is renamed, moved into another, moved away and back; with changes that no round has written yet, and without.
 # Method: one program writes by a descriptor, moves the file or its directory below, and goes on by the descriptor.
 . "$(dirname "$0")/own.sh"
-cat >work.py <<'P'
-import os, sys, time
-at, low, moves, is_written = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4] == "written"
+cat >until.py <<'P'
+import sys, time
 def until(condition, what):
     end = time.monotonic() + 20
     while not condition():
         if time.monotonic() > end:
             sys.exit(f"never: {what}")
         time.sleep(0.005)
+P
+cat >work.py <<'P'
+import os, sys, time
+from until import until
+at, low, moves, is_written = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4] == "written"
 log = open(f"{at}/d/log", "a")
 def write(first):
     for number in range(first, first + 50):
@@ -52,14 +56,9 @@ moved() { # WHERE-THE-LOG-IS MOVE…
 # Of a file that nobody has read yet: open, with another mode that no round has written, and neither.
 rm -rf low at c.img && mkdir -p low/d low/x at
 timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$PWD/at,cache=$PWD/c.img:64M" -- python3 - "$PWD/at" "$PWD/low" >got 2>&1 <<'P' || fail "not read: $(cat got)"
-import os, sys, time
+import os, sys
+from until import until
 at, low = sys.argv[1:]
-def until(condition, what):
-    end = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > end:
-            sys.exit(f"never: {what}")
-        time.sleep(0.005)
 os.listdir(f"{at}/d"), os.listdir(f"{at}/x")
 for number in range(12):
     name = f"f{number}"

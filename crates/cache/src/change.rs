@@ -201,9 +201,9 @@ impl Cache {
             if is_directory {
                 // Whoever has it open sees by its own figures that it has gone.
                 self.touch_attributes(cx, node, Set::NONE)?;
-            }
-            if is_directory && was_noted {
-                self.touch_gone(cx, node)?;
+                if was_noted {
+                    self.touch_gone(cx, node)?;
+                }
             }
             self.native.rmdir(cx, dir, name)
         })

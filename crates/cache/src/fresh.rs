@@ -26,8 +26,8 @@ pub(crate) const DEPTH_MAX: u32 = 512;
 /// The directory below in which rounds keep what is on its way.
 const PARK: &CStr = c".bypath-park";
 
-/// How long nobody changes anything at most while a name is removed, nanoseconds.
-const CLOSED: u64 = 100_000_000;
+/// How long nobody changes anything at most while a name is removed, given or moved, nanoseconds.
+pub(crate) const CLOSED: u64 = 100_000_000;
 
 /// After so many names it is asked whether the look goes on.
 const NAMES: u64 = 256;
@@ -59,6 +59,12 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Name([u8; 255], usize);
 
 impl Name {
+    fn new(name: &[u8]) -> Name {
+        let mut copy = Name([0; 255], name.len());
+        copy.0[..name.len()].copy_from_slice(name);
+        copy
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0[..self.1]
     }
@@ -148,9 +154,7 @@ impl Cache {
             if matches!(entry.name, b"." | b"..") || !is_wanted(entry.kind) {
                 return true;
             }
-            let mut name = Name([0; 255], entry.name.len());
-            name.0[..entry.name.len()].copy_from_slice(entry.name);
-            found = Some((name, entry.next));
+            found = Some((Name::new(entry.name), entry.next));
             false
         })?;
         Ok(found)
@@ -241,9 +245,7 @@ impl Cache {
             let is_new = found.is_none() && self.fs().lookup(&own(cx), dir, new).is_err();
             // Another file may have got its number; its time of change is another.
             if is_new && handle.child(cx, listed.name).is_ok_and(|original| stamp.has_same_contents(&original.stamp)) {
-                let mut name = Name([0; 255], new.len());
-                name.0[..new.len()].copy_from_slice(new);
-                found = Some(name);
+                found = Some(Name::new(new));
             }
             Ok(())
         })?;

@@ -4,7 +4,7 @@
 //! The node of the successor is made in the directory of files with several names, where it is not looked for, and then takes
 //! the name by a rename. A process that dies between the two leaves a name there, which the next call removes.
 
-use crate::fresh::text;
+use crate::fresh::{CLOSED, text};
 use crate::lower::{Handle, Original, Target};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
@@ -12,8 +12,6 @@ use engine::lower::{Stamp, Whole, Written};
 
 /// What a successor is called until it has its name.
 const ASIDE: &[u8] = b"successor";
-/// Longest time for which changes wait while a name is given, nanoseconds.
-const CLOSED: u64 = 100_000_000;
 
 impl Cache {
     /// Has a name of a directory lead to what has it below. `EOPNOTSUPP` where that takes more than one step: directories, and

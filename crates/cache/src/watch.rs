@@ -5,7 +5,7 @@
 //! A directory's own times are taken over last, as they were when nothing was left to be looked at: what is noted of it
 //! is never newer than its names, so that whoever comes after a death lists it again.
 
-use crate::fresh::{DEPTH_MAX, Pass, Round, text};
+use crate::fresh::{CLOSED, DEPTH_MAX, Pass, Round, text};
 use crate::lower::{Handle, Original, Target, is_of_one};
 use crate::touch::Label;
 use crate::{Cache, own};
@@ -13,9 +13,6 @@ use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
 pub use engine::lower::News;
 use engine::lower::{Fetched, Written, bits};
 use engine::watch::events::Event;
-
-/// Longest time for which changes wait while something moves here, nanoseconds.
-const CLOSED: u64 = 100_000_000;
 
 /// What has come of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

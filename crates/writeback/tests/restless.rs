@@ -7,7 +7,9 @@ mod bench;
 
 use bench::Op::{self, *};
 use bench::power::number;
-use bench::{Bench, Dice, How, may_run};
+use bench::{Bench, Dice, How, may_run, wait_a_moment};
+use std::thread::ScopedJoinHandle;
+use writeback::{CUT, Failure};
 
 /// Few names, so that they are used again and again.
 const WORK: &[Op] = &[
@@ -47,6 +49,35 @@ const WORK: &[Op] = &[
     Rename("m", "d"),
 ];
 
+/// A round in which programs do something before each step with a chance of one in six; perhaps it is cut off. What was
+/// done.
+fn round_beside(bench: &Bench, run: usize, dice: &mut Dice) -> String {
+    /// A round has fewer steps than that, as a rule.
+    const STEPS: usize = 30;
+    let cut_at = if dice.roll(2) == 0 { 1 + dice.roll(STEPS) } else { usize::MAX };
+    let mut done = String::new();
+    std::thread::scope(|scope| {
+        let (mut step, mut other) = (0, None::<ScopedJoinHandle<'_, ()>>);
+        let mut hook = |name: &str| {
+            step += 1;
+            let is_free = other.as_ref().is_none_or(ScopedJoinHandle::is_finished);
+            if is_free && dice.roll(6) == 0 {
+                let ops: Vec<Op> = (0..=dice.roll(3)).map(|_| WORK[dice.roll(WORK.len())]).collect();
+                done += &format!("; before step {step}, {name}: {ops:?}");
+                let begun = scope.spawn(move || ops.iter().for_each(|op| bench.both(run, *op)));
+                wait_a_moment(&begun);
+                other = Some(begun);
+            }
+            if step >= cut_at { Err(CUT) } else { Ok(()) }
+        };
+        let round = bench.writer.lock().unwrap().round_with(false, &mut hook);
+        let has_failed = |failure: &Failure| failure.errno != CUT;
+        assert!(!round.as_ref().is_err_and(has_failed), "run {run}{done}: {round:?}");
+        done += &format!("; {step} steps{}", if round.is_err() { ", cut" } else { "" });
+    });
+    done
+}
+
 fn restless(how: How, name: &str) {
     if !may_run() {
         return;
@@ -65,7 +96,7 @@ fn restless(how: How, name: &str) {
                     what += &format!("; {op:?}");
                     bench.both(run, op);
                 }
-                what += &bench.restless(run, &mut dice, 6, WORK);
+                what += &round_beside(&bench, run, &mut dice);
             }
             bench.check(run, &what);
         }

@@ -9,7 +9,7 @@ use crate::{Failure, Result};
 use cache::lower::{Devices, Original};
 use pm::Errno;
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, DirEntry, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -234,27 +234,23 @@ impl Dir {
 
     /// All names.
     pub fn names(&self) -> Result<Vec<Vec<u8>>> {
+        self.names_of(|_| true)
+    }
+
+    /// Names of directories that have one of these numbers, as the list says.
+    pub fn directories(&self, numbers: &HashSet<u64>) -> Result<Vec<Vec<u8>>> {
+        let may_be = |kind| matches!(kind, FileType::Directory | FileType::Unknown);
+        self.names_of(|entry| may_be(entry.file_type()) && numbers.contains(&entry.ino()))
+    }
+
+    fn names_of(&self, is_wanted: impl Fn(&DirEntry) -> bool) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(self.failed(b""))?;
         for entry in entries {
             let entry = entry.map_err(self.failed(b""))?;
             let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
+            if !matches!(name, b"." | b"..") && is_wanted(&entry) {
                 names.push(name.to_vec());
-            }
-        }
-        Ok(names)
-    }
-
-    /// Names of directories that have one of these numbers, as the list says.
-    pub fn directories(&self, numbers: &HashSet<u64>) -> Result<Vec<Vec<u8>>> {
-        let mut names = Vec::new();
-        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(self.failed(b""))?;
-        for entry in entries {
-            let entry = entry.map_err(self.failed(b""))?;
-            let may_be = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
-            if may_be && numbers.contains(&entry.ino()) && !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push(entry.file_name().to_bytes().to_vec());
             }
         }
         Ok(names)

@@ -359,12 +359,7 @@ impl Bench {
                 if step == at {
                     begun = true;
                     let other = scope.spawn(|| ops.iter().for_each(|op| self.both(run, *op)));
-                    // One that waits for a round is done after this one.
-                    for _ in 0..20 {
-                        if !other.is_finished() {
-                            std::thread::sleep(std::time::Duration::from_millis(1));
-                        }
-                    }
+                    wait_a_moment(&other);
                 }
                 if step > at.saturating_add(cut_after) { Err(CUT) } else { Ok(()) }
             };
@@ -374,40 +369,6 @@ impl Bench {
             assert!(!round.as_ref().is_err_and(has_failed), "run {run}, before step {at}: {ops:?}: {round:?}");
             begun
         })
-    }
-
-    /// A round in which programs do something before each step with a chance of one in `odds`; perhaps it is cut off. What was
-    /// done.
-    pub fn restless(&self, run: usize, dice: &mut Dice, odds: usize, ops: &[Op]) -> String {
-        /// A round has fewer steps than that, as a rule.
-        const STEPS: usize = 30;
-        let cut_at = if dice.roll(2) == 0 { 1 + dice.roll(STEPS) } else { usize::MAX };
-        let mut done = String::new();
-        std::thread::scope(|scope| {
-            let (mut step, mut other) = (0, None::<std::thread::ScopedJoinHandle<'_, ()>>);
-            let mut hook = |name: &str| {
-                step += 1;
-                let is_free = other.as_ref().is_none_or(std::thread::ScopedJoinHandle::is_finished);
-                if is_free && dice.roll(odds) == 0 {
-                    let ops: Vec<Op> = (0..=dice.roll(3)).map(|_| ops[dice.roll(ops.len())]).collect();
-                    done += &format!("; before step {step}, {name}: {ops:?}");
-                    let begun = scope.spawn(move || ops.iter().for_each(|op| self.both(run, *op)));
-                    // One that waits for a round is done after this one.
-                    for _ in 0..20 {
-                        if !begun.is_finished() {
-                            std::thread::sleep(std::time::Duration::from_millis(1));
-                        }
-                    }
-                    other = Some(begun);
-                }
-                if step >= cut_at { Err(CUT) } else { Ok(()) }
-            };
-            let round = self.writer.lock().unwrap().round_with(false, &mut hook);
-            let has_failed = |failure: &writeback::Failure| failure.errno != CUT;
-            assert!(!round.as_ref().is_err_and(has_failed), "run {run}{done}: {round:?}");
-            done += &format!("; {step} steps{}", if round.is_err() { ", cut" } else { "" });
-        });
-        done
     }
 
     /// Rounds all the time, beside somebody who moves files about of which some bytes are only below.
@@ -594,6 +555,15 @@ impl Dice {
     pub fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
+    }
+}
+
+/// Waits for what a program does in the midst of a round. What waits for a round itself is done after this one.
+pub fn wait_a_moment(program: &std::thread::ScopedJoinHandle<'_, ()>) {
+    for _ in 0..20 {
+        if !program.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }
 
