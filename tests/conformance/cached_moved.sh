@@ -80,6 +80,25 @@ for number in range(12):
         sys.exit(f"{name}: its mode")
 P
 same 'unread: below' "$(cd low && stat -c '%a %n' x/f1 x/f4 d/f* 2>/dev/null)" $'600 x/f1\n600 x/f4'
+# A directory that has moved has the times that it has below, whether a round was under way or not.
+rm -rf low at c.img && mkdir -p low/d/in low/x at && echo kept >low/d/in/f
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$PWD/at,cache=$PWD/c.img:64M" -- python3 - "$PWD/at" "$PWD/low" >got 2>&1 <<'P' || fail "times: $(cat got)"
+import os, sys, time
+from until import until
+at, low = sys.argv[1:]
+for place in "d", "d/in", "x":
+    os.listdir(f"{at}/{place}")
+time.sleep(0.5)
+places = ["d", "x/d", "x/e", "d", "f", "d"]
+times = lambda path: (os.stat(path).st_mtime_ns, os.stat(path).st_ctime_ns)
+for number, (old, new) in enumerate(zip(places, places[1:])):
+    if number % 2:
+        open(f"{at}/{old}/in/new{number}", "w").close()
+        until(lambda: os.path.exists(f"{low}/{old}/in/new{number}"), f"new{number} below")
+    os.rename(f"{low}/{old}", f"{low}/{new}")
+    for path in new, f"{new}/in", f"{new}/in/f":
+        until(lambda: os.path.exists(f"{at}/{path}") and times(f"{at}/{path}") == times(f"{low}/{path}"), f"the times of {path}")
+P
 moved d/log.1 d/log:d/log.1
 moved e/log d:e
 moved x/d/log d:x/d

@@ -129,6 +129,20 @@ impl ProcessSlot {
         }
     }
 
+    /// The PID of the process that uses the slot, if that lives as far as can be told. A child that has not made its first
+    /// step is one, also when its parent has ended.
+    pub fn user(&self) -> Option<u32> {
+        let who = self.who();
+        match self.state.load(Acquire) {
+            state::FREE => None,
+            state::FORKING => self.lives().then(|| match self.child_pid() {
+                0 => who.pid,
+                child => child,
+            }),
+            _ => self.lives_by_pid().unwrap_or_else(|| pm::host::is_alive(who.pid)).then_some(who.pid),
+        }
+    }
+
     /// Whether the process lives and is in the middle of a fork or exec: it may want
     /// the mutex at any moment, so nobody takes it just to look. One that began less
     /// than `young` nanoseconds ago is taken to live.

@@ -243,7 +243,14 @@ impl Watch {
         for (dir, names) in told.names.into_values() {
             match self.look_at(cache, cx, dir, names) {
                 Err(Error::Posix(Errno::ENOSPC)) => return true,
-                Ok(Look::Done) => self.seen.extend(cache.see(cx, dir).ok().map(|seen| (dir, seen))),
+                Ok(Look::Done) => match cache.see(cx, dir) {
+                    Ok(seen) => self.seen.push((dir, seen)),
+                    // Moved below, and that is not followed yet.
+                    Err(error) if is_elsewhere(error) => {
+                        self.later.entry(dir.id).or_insert_with(|| (dir, HashSet::new()));
+                    }
+                    Err(_) => {}
+                },
                 // What is noted of it is not to be newer than its names.
                 _ => {}
             }
@@ -356,6 +363,7 @@ fn wanted() -> WatchFlags {
         | WatchFlags::DELETE_SELF
         | WatchFlags::MOVED_FROM
         | WatchFlags::MOVED_TO
+        | WatchFlags::MOVE_SELF
         | WatchFlags::ONLYDIR
         | WatchFlags::DONT_FOLLOW
 }

@@ -503,12 +503,7 @@ impl Fs {
 
     /// Processes that use the image and live; a number that another process has got since is none of theirs.
     pub fn living(&self) -> impl Iterator<Item = u32> {
-        (0..self.header().processes_high.get()).filter_map(|number| {
-            let slot: &ProcessSlot = self.process_slot(number).filter(|slot| slot.is_used())?;
-            let who = slot.who();
-            let lives = who.lives(pm::life::Look::Thorough).unwrap_or_else(|| pm::host::is_alive(who.pid));
-            lives.then_some(who.pid)
-        })
+        (0..self.header().processes_high.get()).filter_map(|number| self.process_slot(number).and_then(ProcessSlot::user))
     }
 
     /// Processes that use the image now, as the table says.

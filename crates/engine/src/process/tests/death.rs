@@ -34,6 +34,42 @@ fn a_newborn_dies() {
     assert_eq!(test.adopt_dead_processes(&cx), 0);
 }
 
+/// Goal: a child that has not made its first step uses the image, also when its parent has ended. Method: a process forks a
+/// child that sleeps, notes it, and ends.
+#[test]
+fn a_newborn_outlives_its_parent() {
+    let test = TestFs::new(64 << 20);
+    // SAFETY: the child forks one that sleeps, and ends.
+    let parent = unsafe { fork() };
+    let path = format!("{}/newborn", test.image.directory());
+    if parent == 0 {
+        let thread = Thread::new();
+        let token = test.fork_prepare(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }).unwrap();
+        // SAFETY: the child only sleeps.
+        let newborn = unsafe { fork() };
+        if newborn == 0 {
+            std::thread::sleep(std::time::Duration::from_secs(100));
+        } else {
+            let slot = test.process_slot((token & 0xffff) as u32 - 1).unwrap();
+            slot.pid.store(std::process::id(), Relaxed);
+            test.fork_done(token, newborn as u32);
+            std::fs::write(&path, newborn.to_string()).unwrap();
+        }
+        // SAFETY: ends the child.
+        unsafe { _exit(0) };
+    }
+    assert_eq!(wait(parent), 0);
+    let newborn: i32 = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+    assert!(test.living().any(|user| user == newborn as u32) && !test.is_alone(std::process::id()));
+    // SAFETY: of the test's own.
+    unsafe { kill(newborn, 9) };
+    let ended = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        test.is_alone(std::process::id())
+    });
+    assert!(ended, "it is taken to live");
+}
+
 /// Goal: whether a parent that died before it noted its child had one is not waited for for long. Method: the
 /// PID of a dead process in the slot that was readied, and that of one that lives, at different ages.
 #[test]
