@@ -55,16 +55,20 @@ impl Cache {
                 Some(node) => self.name_again(cx, node, (dir, unless), name, original),
                 None => fs.create_whole(cx, dir, name, &Whole { unless, ..original.whole(text) }),
             };
-            if made.is_ok() {
+            if let Ok(node) = made {
                 fs.count_fetched(Fetched { names: 1, ..Fetched::default() });
                 if original.attr.kind == Kind::Directory {
                     fs.count_brought();
+                    fs.watch_soon(node);
                 }
             }
             match made {
                 Ok(node) if known.is_some() || !original.has_names() => return Ok(node),
                 Ok(node) => match self.note_links(cx, node, original) {
-                    Ok(()) => return Ok(node),
+                    Ok(()) => {
+                        fs.count_linked();
+                        return Ok(node);
+                    }
                     // Another name of it was brought at the same moment: that node is the one.
                     Err(Error::Posix(Errno::EEXIST)) => match self.remove_entry(cx, dir, name, (node, None), false) {
                         Ok(()) | Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
@@ -111,7 +115,7 @@ impl Cache {
         )
     }
 
-    fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
+    pub(crate) fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
         self.fs().link(cx, node, self.links, &Key::new(&original.stamp).0)?;
         self.fs().restamp(cx, node, &original.change())
     }

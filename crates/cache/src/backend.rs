@@ -23,6 +23,27 @@ macro_rules! native {
     )*};
 }
 
+impl Cache {
+    /// What a name leads to, which is brought if need be.
+    fn find(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        for _ in 0..ATTEMPTS {
+            let node = match self.fs().lookup_kind(cx, dir, name) {
+                Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name)?,
+                Ok((node, Kind::Symlink)) if self.is_unknown(node)? => {
+                    self.settled(cx, (dir, name), || self.ask_anew(cx, dir, name))?
+                }
+                found => return found,
+            };
+            match self.fs().attr(cx, node) {
+                // Another has its name by now.
+                Err(Error::Posix(Errno::ESTALE)) => {}
+                attr => return Ok((node, attr?.kind)),
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+}
+
 impl Backend for Cache {
     fn root(&self) -> Node {
         self.tree
@@ -51,30 +72,15 @@ impl Backend for Cache {
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        match self.fs().lookup_kind(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
-            Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.settled(cx, (dir, name), || self.ask_anew(cx, dir, name)),
-            found => found.map(|(node, _)| node),
-        }
+        self.lookup_kind(cx, dir, name).map(|(node, _)| node)
     }
 
     fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
-        for _ in 0..ATTEMPTS {
-            let node = match self.fs().lookup_kind(cx, dir, name) {
-                Ok((node, Kind::Symlink)) if self.is_unknown(node)? => self.lookup(cx, dir, name)?,
-                Err(Error::Posix(Errno::ENOENT)) => self.lookup(cx, dir, name)?,
-                found => return found,
-            };
-            match self.fs().attr(cx, node) {
-                // Another has its name by now.
-                Err(Error::Posix(Errno::ESTALE)) => {}
-                attr => return Ok((node, attr?.kind)),
-            }
-        }
-        Err(Errno::EIO.into())
+        self.compared(cx, (dir, name), || self.find(cx, dir, name))
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        let _ = self.compare(cx, node);
         self.fs().attr_as_original(cx, node)
     }
 
@@ -90,6 +96,7 @@ impl Backend for Cache {
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let _ = self.compare(cx, dir);
         self.list_settled(cx, dir)?;
         self.fs().readdir(cx, dir, cookie, &mut |entry| match entry {
             // The image's own directories are not to be seen.

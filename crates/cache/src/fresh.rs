@@ -12,6 +12,7 @@
 //! them (a round) once in a while, and where it tells nothing: then a change is seen within the time of one round and the
 //! pause between two (`actimeo`), NFS's promise. A file that is opened afterwards has the new contents.
 
+use crate::compare::is_sure;
 use crate::lower::{Handle, Original, is_of_one};
 use crate::watch::Look;
 use crate::{Cache, own};
@@ -21,7 +22,7 @@ use engine::lower::{Change, Stamp, bits};
 use engine::watch::events::Event;
 
 /// Most levels of directories that a round goes down.
-pub(crate) const DEPTH_MAX: u32 = 512;
+const DEPTH_MAX: u32 = 512;
 
 /// The directory below in which rounds keep what is on its way.
 const PARK: &CStr = c".bypath-park";
@@ -33,7 +34,7 @@ pub(crate) const CLOSED: u64 = 100_000_000;
 const NAMES: u64 = 256;
 
 /// Longest tick of the clock that the lower file system takes times from, nanoseconds, and as much again.
-const TICK: i64 = 20_000_000;
+pub(crate) const TICK: i64 = 20_000_000;
 
 /// What a round has found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -103,9 +104,7 @@ impl Cache {
             return Ok(());
         }
         let known = self.known(dir)?;
-        // Of a change in the same tick of the clock as the last look the times say nothing.
-        let is_sure = known.seen.saturating_sub(known.stamp.ctime) > TICK;
-        let is_changed = known.stamp != original.stamp || !is_sure;
+        let is_changed = known.stamp != original.stamp || !is_sure(&known);
         pass.round.changed += u64::from(known.stamp != original.stamp);
         if is_changed {
             // From here on a name that is missing is asked for.
@@ -212,7 +211,7 @@ impl Cache {
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
         }
         if known.stamp == original.stamp {
-            return Ok(());
+            return self.fs().set_compared(cx, node);
         }
         pass.round.changed += 1;
         self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
@@ -353,9 +352,9 @@ impl Cache {
                 let stays = fs.names_here(node)? > 1;
                 fs.unlink(cx, dir, name)?;
                 if stays {
-                    // Its original has not changed by that: it may have moved, with a directory.
                     self.restore_times(cx, node)?;
                 }
+                self.has_lost_name(cx, &known.stamp);
             }
             self.forget_link(cx, node);
             self.restore_times(cx, dir)
@@ -371,6 +370,9 @@ impl Cache {
     /// A file becomes what its original is, and programs that watch it are notified. `EBUSY` if its contents have changed and are
     /// mapped.
     pub(crate) fn follow(&self, cx: &Cx, node: Node, known: &Stamp, original: &Original) -> Result<()> {
+        if original.has_names() {
+            self.join(cx, node, original)?;
+        }
         self.fs().restamp(&own(cx), node, &original.change_from(known))?;
         // A round decides about a file that is newer here. Space may change without a call.
         if known.ctime != original.stamp.ctime && !self.is_newer(node)? {

@@ -5,13 +5,13 @@
 //! A directory's own times are taken over last, as they were when nothing was left to be looked at: what is noted of it
 //! is never newer than its names, so that whoever comes after a death lists it again.
 
-use crate::fresh::{CLOSED, DEPTH_MAX, Pass, Round, text};
+use crate::fresh::{CLOSED, Pass, Round, text};
 use crate::lower::{Handle, Original, Target, is_of_one};
 use crate::touch::Label;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
-pub use engine::lower::News;
 use engine::lower::{Fetched, Written, bits};
+pub use engine::lower::{News, Read};
 use engine::watch::events::Event;
 
 /// What has come of a look.
@@ -45,6 +45,21 @@ impl Cache {
         self.fs().is_alone(pid)
     }
 
+    /// Whether all that is here has been compared with what is below, since somebody watches that.
+    pub fn are_all_compared(&self) -> bool {
+        self.fs().are_all_compared()
+    }
+
+    /// It has.
+    pub fn set_all_compared(&self) {
+        self.fs().set_all_compared();
+    }
+
+    /// Nobody has watched for a while: each node is compared again when it is used.
+    pub fn set_none_compared(&self) {
+        self.fs().set_none_compared();
+    }
+
     /// Rises with every directory that comes here.
     pub fn brought(&self) -> u64 {
         self.fs().brought()
@@ -60,29 +75,19 @@ impl Cache {
         self.is_newer(node)
     }
 
-    /// Calls `each` with every directory that is here, the upper ones first.
-    pub fn each_directory(&self, cx: &Cx, each: &mut dyn FnMut(Node) -> bool) -> Result<()> {
-        self.each_below(cx, self.tree, 0, each).map(drop)
+    /// Calls `each` with the directories in a directory that are here.
+    pub fn each_directory_in(&self, cx: &Cx, dir: Node, each: &mut dyn FnMut(Node)) -> Result<()> {
+        self.fs().readdir(&own(cx), dir, 0, &mut |entry| {
+            if entry.kind == Kind::Directory && !matches!(entry.name, b"." | b"..") {
+                each(Node { id: entry.id, hint: u32::MAX });
+            }
+            true
+        })
     }
 
-    fn each_below(&self, cx: &Cx, dir: Node, depth: u32, each: &mut dyn FnMut(Node) -> bool) -> Result<bool> {
-        if depth > DEPTH_MAX || !each(dir) {
-            return Ok(false);
-        }
-        let mut cookie = 0;
-        while let Some((name, next)) = self.next_name(cx, dir, cookie, |kind| kind == Kind::Directory)? {
-            cookie = next;
-            let goes_on = match self.fs().lookup(&own(cx), dir, name.bytes()) {
-                Ok(child) => self.each_below(cx, child, depth + 1, each),
-                Err(error) => Err(error),
-            };
-            match goes_on {
-                // Gone meanwhile.
-                Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) | Ok(true) => {}
-                other => return other,
-            }
-        }
-        Ok(true)
+    /// Calls `each` with the directories that programs have come to use since `read`; false if there may have been more.
+    pub fn each_to_watch(&self, read: &mut Read, each: &mut dyn FnMut(Node)) -> bool {
+        self.fs().each_to_watch(read, each)
     }
 
     /// The original of a directory, open, to be watched and listed. `ESTALE` while its path leads to another one below.
@@ -93,8 +98,13 @@ impl Cache {
 
     /// Compares all names of a directory with those of its original, but nothing below. What can't be compared yet is left.
     pub fn refresh_one(&self, cx: &Cx, dir: Node) -> Result<Look> {
+        self.refresh_one_while(cx, dir, &mut || true)
+    }
+
+    /// The same for as long as `goes_on` says so; it is asked once in a while.
+    pub fn refresh_one_while(&self, cx: &Cx, dir: Node, goes_on: &mut dyn FnMut() -> bool) -> Result<Look> {
         let handle = self.open_below(cx, dir)?;
-        let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
+        let mut pass = Pass { round: Round::default(), goes_on, is_deep: false };
         self.refresh_directory(cx, dir, (&handle, &handle.original(cx)?), 0, &mut pass)?;
         // Also where the times are the same: names may have come since within one tick of the clock, or while a round that sets
         // the times was at it.

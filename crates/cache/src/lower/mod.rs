@@ -182,6 +182,15 @@ impl Lower {
         Ok((handle, original))
     }
 
+    /// What lies at a path (a symlink itself) is like, if none of its components is a symlink; else it may be another's.
+    pub fn look(&self, cx: &Cx, path: &Path) -> Result<Original> {
+        if self.daemon.is_some() {
+            return Ok(self.at(cx, path)?.1);
+        }
+        let (dir, path) = self.begin(path)?;
+        Original::of(&pm::host::statx_at(dir.as_ref().map_or(abi::AT_FDCWD, File::number), path)?, self.devices())
+    }
+
     /// Opens what lies at a path, to be read.
     pub fn open(&self, cx: &Cx, path: &Path, directory: bool) -> Result<Handle> {
         let kind = if directory { abi::O_DIRECTORY } else { 0 };

@@ -24,7 +24,7 @@ use rustix::pipe::PipeFlags;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -40,6 +40,9 @@ const ROUND_LOOK: Duration = Duration::from_millis(20);
 const BUNCH: Duration = Duration::from_millis(5);
 /// The stack of the thread that goes through the tree, which has some kilobytes for each of up to 512 levels; bytes.
 const STACK: usize = 16 << 20;
+/// How long after a session has begun its server begins to watch: the kernel takes some 20 ms to end the watches of a process,
+/// for which a session that is over by then would wait. Programs compare what they use themselves meanwhile.
+const UNWATCHED: Duration = Duration::from_millis(40);
 /// How often one looks whether another has ended that keeps the same cache fresh.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between rounds where nobody tells of changes.
@@ -83,9 +86,37 @@ impl Server {
     }
 }
 
+/// When files with several names have been looked for that are several nodes here.
+struct Links {
+    count: u32,
+    last: Instant,
+    took: Duration,
+}
+
+impl Links {
+    fn new(cache: &Cache) -> Links {
+        Links { count: cache.linked_count(), last: Instant::now(), took: Duration::ZERO }
+    }
+
+    /// Looks for them if there are new ones.
+    fn join(&mut self, cache: &Cache, cx: &Cx, goes_on: &dyn Fn() -> bool) {
+        let count = cache.linked_count();
+        if count == self.count || self.last.elapsed() < self.took * REST {
+            return;
+        }
+        let begun = Instant::now();
+        if cache.join_all(cx, goes_on).unwrap_or(true) {
+            self.count = count;
+        }
+        (self.last, self.took) = (Instant::now(), begun.elapsed());
+    }
+}
+
 /// What the server works with.
 pub struct Keeper {
     cache: &'static Cache,
+    /// The directory whose changes the kernel may tell of.
+    place: Option<PathBuf>,
     watch: Option<Watch>,
     actimeo: Actimeo,
     /// Whether it is the one that keeps it fresh, from the start.
@@ -99,7 +130,12 @@ pub struct Keeper {
 impl Keeper {
     /// For the cache of the directory at `place`.
     pub fn of_directory(cache: &'static Cache, place: &Path, actimeo: Actimeo) -> Keeper {
-        Keeper { cache, watch: Watch::make(place), actimeo, is_one: false, is_left: false, holds: false }
+        Keeper { place: Some(place.to_path_buf()), ..Keeper::of_daemon(cache, actimeo) }
+    }
+
+    /// For the cache of a daemon.
+    fn of_daemon(cache: &'static Cache, actimeo: Actimeo) -> Keeper {
+        Keeper { cache, place: None, watch: None, actimeo, is_one: false, is_left: false, holds: false }
     }
 
     /// Goes on until nobody else uses the image, or another does the same, unless others reach the directory through this
@@ -128,6 +164,12 @@ impl Keeper {
         !is_over(&fds)
     }
 
+    /// Lets a session that is over soon end; false if it has.
+    fn rest(&self, ended: &OwnedFd) -> bool {
+        let time = Timespec { tv_sec: 0, tv_nsec: UNWATCHED.subsec_nanos().into() };
+        !poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&time)).is_ok_and(|came| came > 0)
+    }
+
     /// How long the server waits for an event before it looks at its other duties.
     fn limit(&self, is_one: bool) -> Duration {
         match &self.watch {
@@ -141,7 +183,16 @@ impl Keeper {
     fn run(&mut self, ended: &OwnedFd, is_ending: &AtomicBool) {
         let (thread, pid) = (Thread::new(), std::process::id());
         let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
+        if let Some(place) = self.place.take() {
+            if !self.is_left && !self.rest(ended) {
+                self.cache.end_service(pid);
+                return;
+            }
+            self.watch = Watch::make(&place);
+        }
         let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
+        let goes_on = || !is_ending.load(Relaxed);
+        let mut links = Links::new(self.cache);
         // Another one may keep it fresh: then this one waits until that has ended.
         let mut was_one = self.is_one;
         // Events were lost while all was looked at.
@@ -152,7 +203,11 @@ impl Keeper {
                 continue;
             }
             let is_one = self.cache.serve(pid);
-            let mut is_due = std::mem::take(&mut is_again) || is_one && !was_one && self.is_new();
+            if is_one && !was_one {
+                // Since the last one has ended nobody has looked.
+                self.cache.set_none_compared();
+            }
+            let mut is_due = std::mem::take(&mut is_again);
             was_one = is_one;
             if self.is_left && (!is_one && !self.holds || self.is_alone(&cx, pid)) {
                 break;
@@ -162,21 +217,35 @@ impl Keeper {
             }
             if let Some(watch) = &mut self.watch {
                 is_due |= watch.look(self.cache, &cx);
-                watch.cover(self.cache, &cx, true);
+                watch.cover(self.cache, &cx, &goes_on);
             }
+            if !self.cache.are_all_compared() && goes_on() {
+                match self.watch.as_ref() {
+                    Some(watch) if watch.is_behind() => {}
+                    Some(watch) if watch.is_whole() => self.cache.set_all_compared(),
+                    _ => is_due = true,
+                }
+            }
+            links.join(self.cache, &cx, &goes_on);
             is_due |= last.elapsed() >= self.pause().max(took * REST) || self.cache.told() != told;
             if is_due {
                 let begun = Instant::now();
                 told = self.cache.told();
                 let (cache, watch, mut looked) = (self.cache, &mut self.watch, begun);
                 // What fails now is looked at again.
-                let _ = cache.refresh(&cx, &mut || {
+                let looked_at = cache.refresh(&cx, &mut || {
                     if let Some(watch) = watch.as_mut().filter(|_| looked.elapsed() > TURN) {
                         is_again |= watch.look(cache, &cx);
                         looked = Instant::now();
                     }
-                    !is_ending.load(Relaxed)
+                    goes_on()
                 });
+                if looked_at.is_ok() && goes_on() {
+                    cache.set_all_compared();
+                }
+                if let Some(watch) = watch {
+                    watch.walk_again();
+                }
                 (last, took) = (Instant::now(), begun.elapsed());
             }
         }
@@ -191,11 +260,6 @@ impl Keeper {
         self.cache.is_alone(pid) || self.holds && fs.server(cx).is_some_and(is_left)
     }
 
-    /// Whether nothing has been watched yet: what has changed before nobody tells.
-    fn is_new(&self) -> bool {
-        self.watch.as_ref().is_none_or(|watch| !watch.is_whole())
-    }
-
     /// Between rounds over all that is here.
     fn pause(&self) -> Duration {
         match self.actimeo {
@@ -205,20 +269,26 @@ impl Keeper {
         }
     }
 
-    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh. With
+    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh. A node of
+    /// a directory is compared when it is used first; what a daemon has is looked at now, because each look asks it. With
     /// `is_away` there is nothing to look at: the rounds to come do that.
     fn begin(&mut self, cx: &Cx, (was_one, is_away): (bool, bool), shown: &str) -> Result<()> {
         if self.actimeo == Actimeo::Never {
             return Ok(());
         }
         self.is_one = self.cache.serve(std::process::id());
-        if !self.is_one || !was_one || is_away {
+        if !self.is_one {
             return Ok(());
         }
-        if let Some(watch) = &mut self.watch {
-            watch.cover(self.cache, cx, false);
+        match was_one {
+            true if self.cache.daemon().is_none() => self.cache.set_none_compared(),
+            true if !is_away => {
+                refresh_first(self.cache, cx, shown)?;
+                self.cache.set_all_compared();
+            }
+            _ => self.cache.set_all_compared(),
         }
-        refresh_first(self.cache, cx, shown)
+        Ok(())
     }
 }
 
@@ -345,10 +415,14 @@ impl Session {
                     Keeper::of_directory(cache, place, actimeo)
                 }
                 // It ends with the session, however that ends.
-                Origin::Daemon(..) => Keeper { cache, watch: None, actimeo, is_one: false, is_left: false, holds: false },
+                Origin::Daemon(..) => Keeper::of_daemon(cache, actimeo),
             };
             keeper.begin(&cx, (was_one, is_away), &shown)?;
             self.servers.push(Server::start(keeper));
+        }
+        if mount.options.actimeo == Actimeo::Never && cache.is_alone(std::process::id()) {
+            // What is here is taken as it is.
+            cache.set_all_compared();
         }
         cache.give_lane_back(&thread);
         let is_refused = changes == Changes::Refused && !mount.options.read_only;

@@ -7,7 +7,7 @@
 
 use base::{Cx, Errno, Error, Node};
 use cache::Cache;
-use cache::watch::{Look, News, Seen};
+use cache::watch::{Look, News, Read, Seen};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
@@ -57,8 +57,12 @@ pub struct Watch {
     events: OwnedFd,
     by_watch: HashMap<i32, Node>,
     by_node: HashMap<u64, i32>,
-    /// What there was when directories were looked for, and when names were looked at again.
-    covered: Option<News>,
+    /// Directories to be watched that have come into use: how far they have been read.
+    read: Read,
+    /// The walk over all directories that is under way.
+    walk: Option<Walk>,
+    /// What there was when directories were looked for again, and when names were.
+    covered: News,
     settled: News,
     /// When that was.
     again: Instant,
@@ -77,6 +81,17 @@ pub struct Watch {
     moves: Vec<Move>,
     /// Whether every directory that is here is watched.
     is_whole: bool,
+}
+
+/// A walk over the directories of the cache, which watches those that are not watched yet.
+#[derive(Default)]
+struct Walk {
+    /// Whether it has begun.
+    is_begun: bool,
+    /// Directories that are still to be looked at.
+    left: Vec<Node>,
+    here: HashSet<u64>,
+    is_partial: bool,
 }
 
 /// What has been told.
@@ -99,7 +114,9 @@ impl Watch {
             events,
             by_watch: HashMap::new(),
             by_node: HashMap::new(),
-            covered: None,
+            read: Read::default(),
+            walk: Some(Walk::default()),
+            covered: News::default(),
             settled: News::default(),
             again: Instant::now(),
             seen: Vec::new(),
@@ -127,9 +144,14 @@ impl Watch {
             && self.moves.is_empty())
     }
 
-    /// Whether there are directories to be compared.
+    /// Whether there are directories to be watched or compared.
     pub fn is_behind(&self) -> bool {
-        !self.new.is_empty()
+        self.walk.is_some() || !self.new.is_empty()
+    }
+
+    /// Has the next [`Watch::cover`] walk over all directories.
+    pub fn walk_again(&mut self) {
+        self.walk.get_or_insert_default();
     }
 
     /// Readable when there is an event.
@@ -137,38 +159,67 @@ impl Watch {
         self.events.as_fd()
     }
 
-    /// Watches the directories that have come since the last time, also those that a round has made below; those are then
-    /// compared if `compare` says so.
-    pub fn cover(&mut self, cache: &Cache, cx: &Cx, compare: bool) {
+    /// Watches the directories that programs have come to use since the last time, then others that are not watched, and
+    /// compares those whose watches are new, since a change before made no event. For [`TURN`] at most, and while `goes_on`
+    /// says so.
+    pub fn cover(&mut self, cache: &Cache, cx: &Cx, goes_on: &dyn Fn() -> bool) {
+        let begun = Instant::now();
+        let may = || begun.elapsed() < TURN && goes_on();
+        let mut first = Vec::new();
+        let mut read = self.read;
+        if !cache.each_to_watch(&mut read, &mut |dir| first.push(dir)) {
+            self.walk_again();
+        }
+        self.read = read;
+        for dir in first {
+            self.cover_one(cache, cx, dir);
+        }
         let news = cache.news();
-        let is_covered = self.covered.is_some_and(|last| (last.brought, last.made) == (news.brought, news.made));
-        if !is_covered {
-            self.cover_all(cache, cx);
-        } else if self.covered.is_some_and(|last| last.rounds != news.rounds) {
+        if std::mem::replace(&mut self.covered, news).rounds != news.rounds {
             // What a round has put where it belongs.
             for dir in std::mem::take(&mut self.unwatched).into_values() {
                 self.is_whole &= self.add(cache, cx, dir);
             }
         }
-        self.covered = Some(news);
-        if compare {
-            self.compare(cache, cx);
-        } else {
-            self.new.clear();
+        while may() {
+            if let Some(dir) = self.new.pop() {
+                self.compare(cache, cx, dir, goes_on);
+            } else if !self.walk_on(cache, cx) {
+                break;
+            }
         }
     }
 
-    fn cover_all(&mut self, cache: &Cache, cx: &Cx) {
-        let (mut here, mut is_whole) = (HashSet::new(), true);
-        let walked = cache.each_directory(cx, &mut |dir| {
-            here.insert(dir.id);
-            if !self.by_node.contains_key(&dir.id) {
-                is_whole &= self.add(cache, cx, dir);
+    /// Watches a directory unless it is watched.
+    fn cover_one(&mut self, cache: &Cache, cx: &Cx, dir: Node) {
+        let is_watched = self.by_node.contains_key(&dir.id) || self.add(cache, cx, dir);
+        match &mut self.walk {
+            Some(walk) => {
+                walk.here.insert(dir.id);
+                walk.is_partial |= !is_watched;
             }
-            true
-        });
-        self.is_whole = is_whole && walked.is_ok();
-        self.leave_all_but(&here);
+            None => self.is_whole &= is_watched,
+        }
+    }
+
+    /// One step of the walk over all directories; false if there is none to be made.
+    fn walk_on(&mut self, cache: &Cache, cx: &Cx) -> bool {
+        let Some(walk) = &mut self.walk else { return false };
+        if !std::mem::replace(&mut walk.is_begun, true) {
+            walk.left.push(cache.tree());
+        }
+        let Some(dir) = walk.left.pop() else {
+            let walk = self.walk.take().unwrap_or_default();
+            self.is_whole = !walk.is_partial;
+            self.leave_all_but(&walk.here);
+            return false;
+        };
+        if let Err(error) = cache.each_directory_in(cx, dir, &mut |dir| walk.left.push(dir)) {
+            // Gone meanwhile.
+            walk.is_partial |= !matches!(error, Error::Posix(Errno::ENOENT | Errno::ESTALE));
+        }
+        self.cover_one(cache, cx, dir);
+        true
     }
 
     /// Watches a directory; false if that can't be done. The watch is on the one that is the original, wherever its path leads.
@@ -195,18 +246,12 @@ impl Watch {
         }
     }
 
-    /// Compares directories whose watches are new: whatever has changed in them before has made no event. For a while only,
-    /// because there may be events of others.
-    fn compare(&mut self, cache: &Cache, cx: &Cx) {
-        let begun = Instant::now();
-        while begun.elapsed() < TURN
-            && let Some(dir) = self.new.pop()
-        {
-            let look = cache.refresh_one(cx, dir);
-            let is_later = look.map_or_else(is_elsewhere, |look| look != Look::Done);
-            if is_later && cache.is_behind(dir).is_ok() {
-                self.uncompared.insert(dir.id, dir);
-            }
+    /// Compares the names of a directory.
+    fn compare(&mut self, cache: &Cache, cx: &Cx, dir: Node, goes_on: &dyn Fn() -> bool) {
+        let look = cache.refresh_one_while(cx, dir, &mut || goes_on());
+        let is_later = look.map_or_else(is_elsewhere, |look| look != Look::Done);
+        if is_later && cache.is_behind(dir).is_ok() {
+            self.uncompared.insert(dir.id, dir);
         }
     }
 

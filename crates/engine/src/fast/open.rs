@@ -12,7 +12,8 @@ use openfiles::{OpenFile, Unclosed};
 use pm::sys::abi;
 
 /// Flags of a cachelet that is not to be pinned without further ado.
-const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID | cachelet::EXECUTED;
+const ODD: u32 =
+    cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID | cachelet::EXECUTED | cachelet::UNCOMPARED;
 /// Flags of a cachelet whose last close leaves something to do.
 const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cachelet::REMOVED;
 

@@ -87,7 +87,7 @@ impl<'a> Tx<'a> {
                 }
                 if flags & CLOSED != 0 {
                     self.leave_directories();
-                    if !wait.once(self.fs, flags >> 16) {
+                    if !wait.once(self.fs, cachelet::closer(flags)) {
                         self.fs.reopen_forgotten(directory, flags);
                     }
                     wait.check(self.fs)?;
@@ -147,11 +147,11 @@ impl<'a> Tx<'a> {
     fn close_to_others(&mut self, directory: &'a Cachelet, flag: u32) -> core::result::Result<(), u32> {
         let listed = &self.state.closed;
         listed.store(self.fs.segment.offset_of(directory), SeqCst);
-        let mine = flag | (self.number + 1) << 16;
+        let mine = flag | cachelet::closed_by(self.number);
         let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
         if let Err(flags) = closed {
             listed.store(0, SeqCst);
-            return Err(flags >> 16);
+            return Err(cachelet::closer(flags));
         }
         self.closed = Some(directory);
         Ok(())
@@ -192,21 +192,21 @@ impl Fs {
 
     /// The lane + 1 that has closed a directory (from the upper half of its flags), or 0.
     pub(crate) fn closer_of(&self, directory: &Cachelet) -> u32 {
-        directory.flags.load(Relaxed) >> 16
+        cachelet::closer(directory.flags.load(Relaxed))
     }
 
     /// Opens a directory whose flags, last seen as `flags`, name nobody who could open it.
     #[cold]
     pub(crate) fn reopen_forgotten(&self, directory: &Cachelet, flags: u32) {
-        let open = flags & !(CLOSED | 0xffff_0000);
+        let open = flags & !(CLOSED | cachelet::CLOSER);
         let _ = directory.flags.compare_exchange(flags, open, SeqCst, SeqCst);
     }
 
     /// Opens a directory that lane `number` has closed.
     pub(crate) fn reopen(&self, directory: &Cachelet, number: u32) {
         let flags = directory.flags.load(SeqCst);
-        if flags >> 16 == number + 1 {
-            directory.flags.fetch_and(!(CLOSED | 0xffff_0000), SeqCst);
+        if cachelet::closer(flags) == number + 1 {
+            directory.flags.fetch_and(!(CLOSED | cachelet::CLOSER), SeqCst);
         }
     }
 }

@@ -30,6 +30,11 @@ impl Fs {
     /// Calls `each` with the names that come next, in no order: directory, child, and its type. Some may be gone.
     pub fn next_names(&self, each: &mut dyn FnMut(Node, Node, Kind)) -> Result<()> {
         let number = self.cache_state()?.hand.fetch_add(1, Relaxed) % self.names_steps().max(1);
+        self.names_at(number, each)
+    }
+
+    /// The same of step `number`.
+    pub fn names_at(&self, number: u64, each: &mut dyn FnMut(Node, Node, Kind)) -> Result<()> {
         self.names_in(number, &mut |edentry| self.name_at(edentry, each))
     }
 

@@ -11,6 +11,7 @@
 //!   inode's own word counts what is here, as the check wants it.
 //! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
 
+mod compare;
 mod evict;
 mod fetched;
 mod gate;
@@ -24,6 +25,8 @@ mod written;
 
 pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
+pub(crate) use compare::FirstUsed;
+pub use compare::Read;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub(crate) use number::Numbers;

@@ -64,6 +64,7 @@ impl Fs {
         self.tell_shown(cx, node);
         if is_new {
             self.count_made();
+            self.watch_soon(node);
         }
         Ok(())
     }

@@ -214,7 +214,7 @@ impl Fs {
             // A directory closed by this operation, which opens it at its end.
             cachelet.flags.fetch_and(!cachelet::EVICTING, SeqCst);
         } else if flags >> 16 == lane + 1 {
-            cachelet.flags.fetch_and(!(cachelet::EVICTING | 0xffff_0000), SeqCst);
+            cachelet.flags.fetch_and(!(cachelet::EVICTING | cachelet::CLOSER), SeqCst);
         }
     }
 

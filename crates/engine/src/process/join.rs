@@ -277,9 +277,9 @@ impl Fs {
 }
 
 /// Where in a segment the path of its image stands, and how long it may be with its NUL.
-pub(super) const IMAGE_PATH: u64 = 2048;
-const IMAGE_PATH_MAX: usize = 2047;
-const _: () = assert!(size_of::<Header>() as u64 <= IMAGE_PATH && BLOCK == 4096);
+pub(super) const IMAGE_PATH: u64 = 3072;
+pub(super) const IMAGE_PATH_MAX: usize = 1023;
+const _: () = assert!(size_of::<Header>() as u64 <= IMAGE_PATH && IMAGE_PATH + IMAGE_PATH_MAX as u64 + 1 == BLOCK);
 
 impl Fs {
     /// The last to leave an image that was removed removes its segment too.

@@ -6,7 +6,7 @@
 //!
 //! What others have laid there is not opened, whatever its name: it could be a FIFO, or name a path that only we may open.
 
-use super::join::{IMAGE_PATH, PREFIX};
+use super::join::{IMAGE_PATH, IMAGE_PATH_MAX, PREFIX};
 use super::owner;
 use crate::fs::Fs;
 use crate::segment::{Header, MAGIC};
@@ -77,9 +77,9 @@ impl Fs {
 
 /// Whether the image of a segment that only we have written is not there any more, or names another segment.
 fn is_image_gone(segment: &File) -> bool {
-    let mut path = [0u8; 2048];
-    match segment.read_at(&mut path[..2047], IMAGE_PATH) {
-        Ok(2047) if path[0] == b'/' => {}
+    let mut path = [0u8; IMAGE_PATH_MAX + 1];
+    match segment.read_at(&mut path[..IMAGE_PATH_MAX], IMAGE_PATH) {
+        Ok(IMAGE_PATH_MAX) if path[0] == b'/' => {}
         _ => return false,
     }
     let Some([served, _]) = owner::served(segment) else { return false };

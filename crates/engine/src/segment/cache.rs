@@ -256,7 +256,7 @@ impl Fs {
         }
         let mut cold = if head.flags & inode::COLD != 0 { cachelet::COLD | cachelet::CAPABLE } else { 0 };
         if cold != 0 && self.is_cache() {
-            cold = self.fill_lower(cachelet, inode)?.unwrap_or(cold);
+            cold = self.fill_lower(cachelet, inode)?.map_or(cold, |cold| cold | self.uncompared());
         }
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
         let frozen = if head.flags & inode::FROZEN != 0 { cachelet::EXECUTED } else { 0 };

@@ -14,6 +14,7 @@
 //! Flags and their words in DirectFS: [`UNREADABLE`], [`DELETING`], [`INVALID`].
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
+use format::layout::LANES;
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Longest name kept in a cachelet, bytes.
@@ -26,7 +27,7 @@ pub const DEAD: u32 = 2;
 /// A directory whose name is gone, kept for those who have it open.
 pub const REMOVED: u32 = 4;
 /// Flags that say that a cachelet is no longer what was looked for ([`Cachelet::is_still`]).
-pub const ODD: u32 = INVALID | DEAD | REMOVED;
+pub const ODD: u32 = INVALID | DEAD | REMOVED | UNCOMPARED;
 /// The inode has a cold line (atime, btime, xattrs).
 pub const COLD: u32 = 8;
 /// A directory whose counts must be retaken.
@@ -73,9 +74,25 @@ pub const OVERWRITTEN: u32 = UNREADABLE;
 /// A file of a cache may lack bytes here: its original is compared before it is opened. The bit that says of other files that
 /// they are [`EXECUTED`], which keeps the fast path from opening them.
 pub const UNSURE: u32 = EXECUTED;
-/// From here on a word of flags says which lane has closed a directory, or is about to give a cachelet away.
-const LANE: u32 = 1 << 16;
-const _: () = assert!(CAPABLE < LANE && STORED < LANE && EXECUTED < LANE && HOLES < LANE);
+/// These bits of a word of flags say which lane has closed a directory, or is about to give a cachelet away: its number + 1.
+pub const CLOSER: u32 = 0x7fff << CLOSER_SHIFT;
+const CLOSER_SHIFT: u32 = 16;
+const _: () = assert!(CAPABLE < CLOSER & CLOSER.wrapping_neg() && LANES < CLOSER >> CLOSER_SHIFT);
+/// A node of a cache that nobody has compared with its original since the shared cache was made (`lower/compare.rs`): the fast
+/// path leaves it to the slow one.
+pub const UNCOMPARED: u32 = 1 << 31;
+
+/// The lane + 1 that a word of flags names; 0: none.
+#[inline]
+pub const fn closer(flags: u32) -> u32 {
+    (flags & CLOSER) >> CLOSER_SHIFT
+}
+
+/// A word of flags that names lane `number`, and nothing else.
+#[inline]
+pub const fn closed_by(number: u32) -> u32 {
+    (number + 1) << CLOSER_SHIFT & CLOSER
+}
 
 /// A cachelet, two lines: what is asked of a directory that names are changed in, and of a file that is read, lies on
 /// the first.

@@ -134,7 +134,7 @@ impl Fs {
             cachelet.flags.fetch_and(!cachelet::REFERENCED, Relaxed);
             return false;
         }
-        if flags >> 16 != 0 || !self.take_for_loading(lane, self.lane_state(lane), cachelet) {
+        if cachelet::closer(flags) != 0 || !self.take_for_loading(lane, self.lane_state(lane), cachelet) {
             return false;
         }
         if self.empty(lane, cachelet) {
@@ -151,14 +151,14 @@ impl Fs {
         if id == 0 {
             return true;
         }
-        let closed = cachelet::EVICTING | (lane + 1) << 16;
-        let free = |flags: u32| (flags >> 16 == 0).then_some(flags | closed);
+        let closed = cachelet::EVICTING | cachelet::closed_by(lane);
+        let free = |flags: u32| (cachelet::closer(flags) == 0).then_some(flags | closed);
         if cachelet.flags.fetch_update(SeqCst, SeqCst, free).is_err() {
             return false;
         }
         let used = cachelet.opens.load(SeqCst) != 0 || self.is_entered(node_offset(id));
         if used {
-            cachelet.flags.fetch_and(!(cachelet::EVICTING | 0xffff_0000), SeqCst);
+            cachelet.flags.fetch_and(!(cachelet::EVICTING | cachelet::CLOSER), SeqCst);
             return false;
         }
         if cachelet.flags.load(SeqCst) & cachelet::KNOWN != 0 {

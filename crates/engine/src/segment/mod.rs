@@ -30,13 +30,14 @@ pub use high::High;
 pub use lane_state::{LaneState, Reserved};
 pub use openfiles::OpenFile;
 
+use crate::lower::FirstUsed;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x14");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x15");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -71,7 +72,9 @@ pub struct Header {
     /// Bytes in the segment.
     pub len: AtomicU64,
     pub cachelet_count: AtomicU64,
-    pub reserved: [AtomicU64; 3],
+    /// Not 0: all of a cache has been compared with what is below (`lower/compare.rs`).
+    pub compared: AtomicU64,
+    pub reserved: [AtomicU64; 2],
     pub lanes_high: High<LANES>,
     pub processes_high: High<PROCESSES>,
     pub descriptions_hint: AtomicU32,
@@ -121,6 +124,7 @@ pub struct Header {
     /// Which nodes may be watched, by a hash: a bit each.
     pub watched: [AtomicU64; WATCHED_WORDS],
     pub covered: Covered,
+    pub first_used: FirstUsed,
 }
 
 /// In [`Header::server`]: a program watches something of the image (`crate::watch`).

@@ -1,0 +1,119 @@
+//! Which nodes of a cache have been compared with their originals since its shared cache was made.
+//!
+//! Nobody watched the originals before. A cachelet that is loaded meanwhile has [`UNCOMPARED`](cachelet::UNCOMPARED), which
+//! keeps the fast path off it; the slow path compares the node, and takes the flag away. The process that keeps the cache fresh
+//! goes over all nodes, and says when it has: from then on cachelets are loaded without the flag. A node whose original has
+//! changed in a way that is not known yet gets it again.
+
+use crate::fs::Fs;
+use crate::segment::cachelet;
+use base::{Cx, Node, Result};
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// So many directories can wait for the process that watches their originals.
+const WAITING: usize = 64;
+
+/// Directories that programs have just come to use, for the process that watches their originals: node ids, the oldest
+/// overwritten first.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub struct FirstUsed {
+    /// How many there have ever been.
+    count: AtomicU32,
+    /// How many files have come with several names.
+    linked: AtomicU32,
+    nodes: [AtomicU64; WAITING],
+}
+
+/// How far a process has read them.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Read(u32);
+
+impl Fs {
+    /// The flag of a cachelet that is loaded now.
+    pub(crate) fn uncompared(&self) -> u32 {
+        if self.are_all_compared() { 0 } else { cachelet::UNCOMPARED }
+    }
+
+    /// Whether all nodes have been compared.
+    pub fn are_all_compared(&self) -> bool {
+        self.header().compared.load(SeqCst) != 0
+    }
+
+    /// Whether a node has yet to be compared. `ESTALE`.
+    pub fn is_uncompared(&self, cx: &Cx, node: Node) -> Result<bool> {
+        Ok(self.cached(cx, node)?.flags.load(SeqCst) & cachelet::UNCOMPARED != 0)
+    }
+
+    /// A node is to be compared before it is used again. `ESTALE`.
+    pub fn set_uncompared(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.cached(cx, node)?.flags.fetch_or(cachelet::UNCOMPARED, SeqCst);
+        self.tell_shown(cx, node);
+        Ok(())
+    }
+
+    /// A node has been compared. `ESTALE`.
+    pub fn set_compared(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.cached(cx, node)?.flags.fetch_and(!cachelet::UNCOMPARED, SeqCst);
+        Ok(())
+    }
+
+    /// All nodes have been compared.
+    pub fn set_all_compared(&self) {
+        self.header().compared.store(1, SeqCst);
+    }
+
+    /// Nobody has watched the originals for a while: every node is to be compared again. Costs a look at each cachelet that is
+    /// in use.
+    pub fn set_none_compared(&self) {
+        // Whoever loads a cachelet from here on sees that; the others are found below.
+        self.header().compared.store(0, SeqCst);
+        let used = self.header().cachelet_next.load(SeqCst);
+        for cachelet in (0..used).map_while(|number| self.cachelet(number)) {
+            if cachelet.node.load(SeqCst) != 0 {
+                cachelet.flags.fetch_or(cachelet::UNCOMPARED, SeqCst);
+            }
+        }
+    }
+
+    /// Programs have come to use a directory: its original is to be watched soon.
+    pub fn watch_soon(&self, dir: Node) {
+        let first_used = &self.header().first_used;
+        let place = first_used.count.fetch_add(1, SeqCst) as usize % WAITING;
+        first_used.nodes[place].store(dir.id, SeqCst);
+    }
+
+    /// A file has come with several names.
+    pub fn count_linked(&self) {
+        self.header().first_used.linked.fetch_add(1, SeqCst);
+    }
+
+    /// How many have.
+    pub fn linked_count(&self) -> u32 {
+        self.header().first_used.linked.load(SeqCst)
+    }
+
+    /// Calls `each` with those directories that are new since `read`. False if there may have been more of them.
+    pub fn each_to_watch(&self, read: &mut Read, each: &mut dyn FnMut(Node)) -> bool {
+        let first_used = &self.header().first_used;
+        let count = first_used.count.load(SeqCst);
+        let new = count.wrapping_sub(read.0);
+        read.0 = count;
+        if new as usize > WAITING {
+            first_used.nodes.iter().for_each(|node| node.store(0, SeqCst));
+            return false;
+        }
+        let mut are_all = true;
+        for number in (0..new).rev() {
+            let place = count.wrapping_sub(number + 1) as usize % WAITING;
+            match first_used.nodes[place].swap(0, SeqCst) {
+                // Its process has not come to write it yet.
+                0 => are_all = false,
+                id => each(Node { id, hint: u32::MAX }),
+            }
+        }
+        are_all
+    }
+}
