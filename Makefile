@@ -11,8 +11,8 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
-.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-others cache-editors cache-deaths cache-restless
-.PHONY: all build help demo test bench figures ci tools clean \
+.PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants cache-power cache-storm cache-pairs cache-others cache-editors cache-deaths cache-restless cache-stale
+.PHONY: all build help demo test bench starts figures ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools suites system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci newcomer install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
@@ -29,6 +29,7 @@ help:
 	@echo 'make suites   other projects'"'"' own suites beside tmpfs: LTP, coreutils, CPython (SUITES=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
+	@echo 'make starts   what a program and a session cost to start (NAMES=numbers)'
 	@echo "make figures  the papers' figures beside the papers' numbers, a quarter of an hour (FULL=1: their sizes)"
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
@@ -93,6 +94,9 @@ dist-ci: build
 
 demo: build
 	BYPATH=$(RELEASE)/bypath demo/demo.sh
+
+starts: build
+	BYPATH=$(RELEASE)/bypath demo/starts.py
 
 bench: build
 	$(RELEASE)/bypath bench micro $(BENCH)
@@ -199,6 +203,9 @@ cache-others:
 	    $(STEP) "operation $$first, and all of another program" env BYPATH_FIRST=$$first $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test others pairs || exit 1; \
 	done
 	$(STEP) 'random operations of two writers' env BYPATH_SEED=$(or $(SEED),1) BYPATH_CASES=$(or $(CASES),5000) $(CARGO) test $(CARGO_FLAGS) -q -p bypath-writeback --test others random
+# Changes below before, during and after the start of a session.
+cache-stale: build
+	$(STEP) 'no change below is seen late' env ROUNDS=$(or $(ROUNDS),100) SEED=$(or $(SEED),1) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_stale
 # Editors, git and log writers in a session and outside of it.
 cache-editors: build
 	$(STEP) 'a day with editors on both sides' env ROUNDS=$(or $(ROUNDS),1000) BYPATH=$(RELEASE)/bypath tests/conformance/run.sh cached_editors

@@ -108,11 +108,12 @@ impl Cache {
     /// again.
     pub(crate) fn restore_times(&self, cx: &Cx, node: Node) -> Result<()> {
         let (attr, known) = (self.fs().attr(cx, node)?, self.known(node)?);
-        self.fs().restamp(
-            cx,
-            node,
-            &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: Some(known.stamp) },
-        )
+        let change = Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: Some(known.stamp) };
+        match self.fs().restamp(cx, node, &change) {
+            // It has got others by now.
+            Err(Error::Posix(Errno::ESTALE)) => Ok(()),
+            restamped => restamped,
+        }
     }
 
     pub(crate) fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {

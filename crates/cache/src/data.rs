@@ -110,7 +110,7 @@ impl Cache {
         }
         self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
         self.fs().restamp_as_another(&own(cx), node, &original.change_from(&known.stamp))?;
-        self.has_lost_name(&own(cx), &known.stamp);
+        self.doubt_noted(&own(cx), &known.stamp);
         self.tell_followers(cx, node, true);
         Ok(())
     }

@@ -109,7 +109,11 @@ impl Cache {
         if is_changed {
             // From here on a name that is missing is asked for.
             self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
-            self.fs().restamp(&own(cx), dir, &original.change_from(&known.stamp))?;
+            match self.fs().restamp(&own(cx), dir, &original.change_from(&known.stamp)) {
+                // Somebody else looks at it too. Its names are compared in any case.
+                Err(Error::Posix(Errno::ESTALE)) => {}
+                restamped => restamped?,
+            }
         }
         self.refresh_names(cx, dir, handle, depth, pass)?;
         match (is_changed, known.is_listed()) {
@@ -354,7 +358,7 @@ impl Cache {
                 if stays {
                     self.restore_times(cx, node)?;
                 }
-                self.has_lost_name(cx, &known.stamp);
+                self.doubt_noted(cx, &known.stamp);
             }
             self.forget_link(cx, node);
             self.restore_times(cx, dir)

@@ -6,7 +6,7 @@
 
 use crate::ask::Key;
 use crate::fresh::text;
-use crate::lower::Original;
+use crate::lower::{Handle, Original};
 use crate::watch::Look;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
@@ -105,9 +105,19 @@ impl Cache {
         Ok(())
     }
 
-    /// An original has lost a name below. Its other names, of which no event tells, lead to the node that is noted for it: what
-    /// that shows its next use finds out.
-    pub(crate) fn has_lost_name(&self, own: &Cx, original: &Stamp) {
+    /// A file has changed below by a name that is not here: others may be.
+    pub(crate) fn changed_by_another_name(&self, cx: &Cx, handle: &Handle, name: &[u8]) {
+        let original = text(name, &mut [0; 256]).and_then(|name| handle.child(cx, name));
+        if let Ok(original) = original
+            && original.has_names()
+        {
+            self.doubt_noted(&own(cx), &original.stamp);
+        }
+    }
+
+    /// An original has lost a name below, or changed by one. Its other names, of which no event tells, lead to the node that is
+    /// noted for it: what that shows its next use finds out.
+    pub(crate) fn doubt_noted(&self, own: &Cx, original: &Stamp) {
         if let Ok(noted) = self.fs().lookup(own, self.links, &Key::new(original).0) {
             let _ = self.fs().set_uncompared(own, noted);
         }

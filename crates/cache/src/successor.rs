@@ -77,7 +77,7 @@ impl Cache {
             if stays {
                 self.restore_times(cx, node)?;
             }
-            self.has_lost_name(cx, &known.stamp);
+            self.doubt_noted(cx, &known.stamp);
             self.forget_link(cx, node);
             self.restore_times(cx, dir)?;
             // By that name it is found below.

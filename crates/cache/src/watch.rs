@@ -140,7 +140,7 @@ impl Cache {
         let was_listed = self.known(dir)?.is_listed();
         let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
         match self.refresh_name(cx, (dir, &handle), name, 0, &mut pass) {
-            Err(Error::Posix(Errno::ENOENT)) => {}
+            Err(Error::Posix(Errno::ENOENT)) => self.changed_by_another_name(cx, &handle, name),
             // Changed here since.
             Err(Error::Posix(Errno::ESTALE)) => return Ok(Look::Again),
             result => result?,

@@ -55,6 +55,9 @@ fn whole_nodes() {
     let changed = Change { mode: 0o600, uid: 1, gid: 2, stamp: Stamp { ctime: 5, nlink: 1, ..stamp(2, 10_000) }, before: None };
     test.restamp(&cx, file, &changed).unwrap();
     assert_eq!(seen(&test, file), (0o600, 1, 2, 10_000, 1_000_000_007, 5, 1, 24));
+    // Of two who look at once, one before and one after a change, the one who comes later with what was known before is told.
+    let late = Change { mode: 0o640, before: Some(stamp(2, 10_000)), ..changed };
+    assert_eq!(test.restamp(&cx, file, &late), Err(Error::Posix(Errno::ESTALE)), "it was looked at too early");
     let other = Change { stamp: stamp(99, 1), ..changed };
     assert_eq!(test.restamp(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "another file is not this one");
     test.restamp_as_another(&cx, file, &other).unwrap();

@@ -25,7 +25,7 @@ pub struct Change {
     pub gid: u32,
     /// Size, times, and which file it is.
     pub stamp: Stamp,
-    /// What was known when it was looked at: if that is another by now, it was looked at too early, and nothing happens.
+    /// What was known when it was looked at: if that is another by now, it may have been looked at too early (`ESTALE`).
     pub before: Option<Stamp>,
 }
 
@@ -100,8 +100,11 @@ impl Fs {
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let inode = self.inode(node_offset(node.id))?;
         let known = self.known(node)?.filter(|known| may(&known.stamp, inode)).ok_or(Errno::ESTALE)?;
-        if known.is_dirty() || new.before.is_some_and(|before| before != known.stamp) {
+        if known.is_dirty() {
             return Ok(());
+        }
+        if new.before.is_some_and(|before| before != known.stamp) {
+            return Err(Errno::ESTALE.into());
         }
         let is_file = inode.head().kind == Kind::Regular as u8;
         if is_file && !known.stamp.has_same_contents(&new.stamp) {
