@@ -81,9 +81,15 @@ impl Cache {
             return true;
         }
         let mut name = [0; 255];
-        match self.fs().named(node, &mut name) {
-            Ok(Some((dir, len))) => self.refresh_entry(cx, dir, &name[..len]) == Ok(Look::Done),
-            _ => false,
+        for _ in 0..ATTEMPTS {
+            let Ok(Some((dir, len))) = self.fs().named(node, &mut name) else { return false };
+            match self.refresh_entry(cx, dir, &name[..len]) {
+                Ok(Look::Done) => return true,
+                // Changed here meanwhile.
+                Ok(Look::Again) => {}
+                _ => return false,
+            }
         }
+        false
     }
 }

@@ -208,7 +208,8 @@ impl Cache {
         }
         if original.attr.kind == Kind::Directory {
             if !pass.is_deep {
-                return self.refresh_rights(cx, node, &original, &known.stamp);
+                let is_left = is_newer && known.stamp != original.stamp;
+                return if is_left { Err(Errno::ESTALE.into()) } else { self.refresh_rights(cx, node, &original, &known.stamp) };
             }
             let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
             self.names_led(cx, before, (dir, name))?;
@@ -216,6 +217,10 @@ impl Cache {
         }
         if known.stamp == original.stamp {
             return self.fs().set_compared(cx, node);
+        }
+        // The round that is making its name below goes by what is known of it, and by when it was seen.
+        if is_newer {
+            return Err(Errno::ESTALE.into());
         }
         pass.round.changed += 1;
         self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
@@ -405,7 +410,8 @@ impl Cache {
     /// below. Of the other names of such a directory the lower file system decides.
     pub(crate) fn is_name_newer(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
         Ok(match self.known_if(dir)? {
-            Some(known) => known.is_dirty() && self.is_name_touched(cx, dir, name)?,
+            // A round that was cut off at its end has left notes of directories that it called clean.
+            Some(known) => (known.is_dirty() || self.has_round(cx)?) && self.is_name_touched(cx, dir, name)?,
             None => true,
         })
     }

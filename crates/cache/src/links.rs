@@ -10,7 +10,7 @@ use crate::lower::{Handle, Original};
 use crate::watch::Look;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::Stamp;
+use engine::lower::{Stamp, bits};
 
 /// Most names of a node that are looked at.
 const NAMES_MAX: u32 = 1 << 16;
@@ -77,11 +77,15 @@ impl Cache {
     /// and this one is to go.
     pub(crate) fn join(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
         let (fs, own, key) = (self.fs(), &own(cx), Key::new(&original.stamp));
+        // One that was made here is known by its own number, and the names that it has here.
+        if self.known(node)?.state & bits::MADE != 0 {
+            return Ok(());
+        }
         let noted = match fs.lookup(own, self.links, &key.0) {
             Err(Error::Posix(Errno::ENOENT)) => return self.note_links(own, node, original),
             noted => noted?,
         };
-        if noted.id == node.id {
+        if noted.id == node.id || !self.is_at_its_name(cx, noted, original) {
             return Ok(());
         }
         if self.is_used(own, noted)? {
@@ -121,6 +125,12 @@ impl Cache {
         if let Ok(noted) = self.fs().lookup(own, self.links, &Key::new(original).0) {
             let _ = self.fs().set_uncompared(own, noted);
         }
+    }
+
+    /// Whether a node's name leads to this original below: another file may have got the number of one that has gone.
+    fn is_at_its_name(&self, cx: &Cx, node: Node, original: &Original) -> bool {
+        let there = self.path_to(cx, node).and_then(|path| self.lower.look(cx, &path));
+        there.is_ok_and(|there| there.stamp.is_same_file(&original.stamp) && there.stamp.ctime == original.stamp.ctime)
     }
 
     /// Whether programs have a file open, or have changed it.

@@ -103,6 +103,10 @@ impl Cache {
 
     /// The same for as long as `goes_on` says so; it is asked once in a while.
     pub fn refresh_one_while(&self, cx: &Cx, dir: Node, goes_on: &mut dyn FnMut() -> bool) -> Result<Look> {
+        self.fs().look_alone(|| self.refresh_names_of(cx, dir, goes_on))
+    }
+
+    fn refresh_names_of(&self, cx: &Cx, dir: Node, goes_on: &mut dyn FnMut() -> bool) -> Result<Look> {
         let handle = self.open_below(cx, dir)?;
         let mut pass = Pass { round: Round::default(), goes_on, is_deep: false };
         self.refresh_directory(cx, dir, (&handle, &handle.original(cx)?), 0, &mut pass)?;
@@ -121,6 +125,10 @@ impl Cache {
 
     /// Looks at one name of a directory, whether it is here, there, or both.
     pub fn refresh_entry(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Look> {
+        self.fs().look_alone(|| self.refresh_name_of(cx, dir, name))
+    }
+
+    fn refresh_name_of(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Look> {
         if dir == self.tree && crate::is_ours(name) {
             return Ok(Look::Done);
         }
@@ -212,7 +220,7 @@ impl Cache {
     }
 
     /// Whether a round is under way, or has left notes.
-    fn has_round(&self, cx: &Cx) -> Result<bool> {
+    pub(crate) fn has_round(&self, cx: &Cx) -> Result<bool> {
         let (now, mut cookie) = (self.fs().round()?, 0);
         while let Some((name, next)) = self.next_name(cx, self.touched, cookie, |kind| kind == Kind::Directory)? {
             cookie = next;

@@ -193,8 +193,22 @@ impl Plan {
                 // The round changes the times of the directory at the top, which nobody is to take for others' doing.
                 cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
             }
+            plan.mark_dirty(cache, cx)?;
             Ok(plan)
         })
+    }
+
+    /// A round that was cut off at its end has called nodes clean, and left their notes. Whoever compares such a node with its
+    /// original, while this round writes that again, is not to take the half for the whole.
+    fn mark_dirty(&self, cache: &Cache, cx: &Cx) -> Result<()> {
+        for id in self.nodes.keys().chain(&self.touched) {
+            let known = if_there(cache.known_if(node(*id)))?.flatten();
+            let is_directory = self.touched.contains(id);
+            if known.is_some_and(|known| !known.is_dirty() && (known.is_listed() || !is_directory)) {
+                if_there(cache.fs().mark(cx, node(*id), bits::DIRTY, 0))?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads something at a moment without changes; what is noted from now on has the number that it is told.

@@ -8,12 +8,15 @@
 use crate::fs::Fs;
 use crate::segment::cachelet;
 use base::{Cx, Node, Result};
+use pm::{clock, file, host};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// So many directories can wait for the process that watches their originals.
 const WAITING: usize = 64;
+/// How long one who looks at changed names waits for another, nanoseconds.
+const PATIENCE: i64 = 300_000_000;
 
 /// Directories that programs have just come to use, for the process that watches their originals: node ids, the oldest
 /// overwritten first.
@@ -24,6 +27,9 @@ pub struct FirstUsed {
     count: AtomicU32,
     /// How many files have come with several names.
     linked: AtomicU32,
+    /// Who looks at names that have changed, a [mark](host::own_mark); 0: nobody.
+    looking: AtomicU32,
+    reserved: AtomicU32,
     nodes: [AtomicU64; WAITING],
 }
 
@@ -83,6 +89,29 @@ impl Fs {
         let first_used = &self.header().first_used;
         let place = first_used.count.fetch_add(1, SeqCst) as usize % WAITING;
         first_used.nodes[place].store(dir.id, SeqCst);
+    }
+
+    /// Runs `look`, which takes several steps to have names lead to what has them below, while nobody else does that. Who waits
+    /// for [`PATIENCE`] goes on all the same: then a name may be missing for a moment.
+    pub fn look_alone<T>(&self, look: impl FnOnce() -> T) -> T {
+        let (word, own, begun) = (&self.header().first_used.looking, host::own_mark(), clock::monotonic());
+        let take = |from| word.compare_exchange(from, own, SeqCst, SeqCst).is_ok();
+        let is_alone = loop {
+            let holder = word.load(SeqCst);
+            if holder == 0 && take(0) {
+                break true;
+            }
+            let is_over = clock::monotonic() - begun > PATIENCE;
+            if is_over || host::is_alive_by_mark(holder) == Some(false) {
+                break take(holder);
+            }
+            file::give_way();
+        };
+        let result = look();
+        if is_alone {
+            let _ = word.compare_exchange(own, 0, SeqCst, SeqCst);
+        }
+        result
     }
 
     /// A file has come with several names.
