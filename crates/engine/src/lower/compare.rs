@@ -8,9 +8,9 @@
 use crate::fs::Fs;
 use crate::segment::cachelet;
 use base::{Cx, Node, Result};
-use pm::{clock, file, host};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use pm::{clock, file, host};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// So many directories can wait for the process that watches their originals.
