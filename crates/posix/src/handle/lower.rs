@@ -42,6 +42,20 @@ impl Name {
     }
 }
 
+/// What is left of a path without `./` at its beginning, if that is names and single slashes only. `dotted`: a slash of it may be
+/// followed by a slash or a dot.
+fn plain(path: &[u8], dotted: bool) -> Option<&[u8]> {
+    let mut rest = path;
+    while let Some(inner) = rest.strip_prefix(b"./") {
+        rest = inner;
+    }
+    if rest.is_empty() || rest.ends_with(b"/") {
+        return None;
+    }
+    let are_names = || rest.split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b".."));
+    (!dotted && !rest.starts_with(b".") || are_names()).then_some(rest)
+}
+
 impl Process {
     /// Where a plain path begins, if that is in a mount of the kernel's files with nothing mounted inside.
     ///
@@ -54,7 +68,6 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let path = unsafe { text::path(pointer) }.ok()?;
-        let mut number = None;
         let (slot, mount, base, rest) = if path.bytes.first() == Some(&b'/') {
             let (slot, mount, rest) = self.mounts.find(path.bytes)?;
             (slot, mount, mount.root, rest)
@@ -63,14 +76,15 @@ impl Process {
             if dir.entry.kind() != Kind::Directory {
                 return None;
             }
-            if dirfd as i32 != abi::AT_FDCWD && self.numbers().is_directory(dirfd as u32) && !path.bytes.contains(&b'/') {
-                number = Some(dirfd as i32);
-            }
             (dir.slot, dir.mount, dir.node, path.bytes)
         };
-        let is_plain = !path.dotted && !rest.starts_with(b".") && !rest.ends_with(b"/") && !rest.is_empty();
-        let is_so = is_plain && mount.is_kernels && !mount.is_covered();
-        is_so.then_some(Below { slot, mount, base, path: rest, number })
+        if !mount.is_kernels || mount.is_covered() {
+            return None;
+        }
+        let rest = plain(rest, path.dotted)?;
+        let is_name_in_fd = path.bytes.first() != Some(&b'/') && dirfd as i32 != abi::AT_FDCWD && !rest.contains(&b'/');
+        let number = (is_name_in_fd && self.numbers().is_directory(dirfd as u32)).then_some(dirfd as i32);
+        Some(Below { slot, mount, base, path: rest, number })
     }
 
     /// Opens what a path leads to, for one call (`O_PATH`); `follow` refuses a symlink, which is then resolved properly.
@@ -175,4 +189,29 @@ impl Process {
 /// Whether a descriptor of the kernel's is a directory.
 fn is_directory(fd: usize) -> bool {
     pm::host::kind_of(fd as i32).is_ok_and(|mode| mode & 0o170000 == 0o040000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the plain paths are those of names and single slashes, hidden names among them, after any `./`.
+    #[test]
+    fn plain_paths() {
+        for (path, rest) in [
+            ("a", "a"),
+            ("a/b", "a/b"),
+            ("./a/b", "a/b"),
+            ("././a", "a"),
+            (".git/config", ".git/config"),
+            ("./.git/..b/c.", ".git/..b/c."),
+            ("a/...", "a/..."),
+        ] {
+            assert_eq!(plain(path.as_bytes(), true), Some(rest.as_bytes()), "{path}");
+        }
+        for path in ["", ".", "..", "./", "./.", "./..", "../a", "a/", "a/.", "a/..", "a/./b", "a/../b", "a//b", ".//a", "/a"] {
+            assert_eq!(plain(path.as_bytes(), true), None, "{path}");
+        }
+        assert_eq!(plain(b"a/b", false), Some(&b"a/b"[..]));
+    }
 }
