@@ -480,5 +480,14 @@ mod tests {
             test.open(&cx, node, 2, 5).unwrap();
             test.close(&cx, 5);
         }
+        // Nor does a flag above those that name a lane hide which one that is.
+        let kept = cachelet::UNCOMPARED | cachelet::REFERENCED;
+        cachelet.flags.store(kept | cachelet::EVICTING | cachelet::closed_by(own - 1), SeqCst);
+        test.settle_victim(own - 1, cachelet, false);
+        assert_eq!(cachelet.flags.load(SeqCst), kept);
+        cachelet.flags.store(kept | cachelet::EVICTING | cachelet::closed_by(600), SeqCst);
+        test.open(&cx, node, 2, 5).unwrap();
+        assert_eq!(cachelet.flags.load(SeqCst), kept);
+        test.close(&cx, 5);
     }
 }

@@ -213,7 +213,7 @@ impl Fs {
         if flags & cachelet::DELETING != 0 {
             // A directory closed by this operation, which opens it at its end.
             cachelet.flags.fetch_and(!cachelet::EVICTING, SeqCst);
-        } else if flags >> 16 == lane + 1 {
+        } else if cachelet::closer(flags) == lane + 1 {
             cachelet.flags.fetch_and(!(cachelet::EVICTING | cachelet::CLOSER), SeqCst);
         }
     }
@@ -226,7 +226,7 @@ impl Fs {
 
 /// Whether nobody has an inode open, and nobody opens it, until [`Fs::settle_victim`].
 fn keep_openers_out(tx: &Tx, cachelet: &Cachelet) -> bool {
-    let closed = cachelet::EVICTING | (tx.number + 1) << 16;
+    let closed = cachelet::EVICTING | cachelet::closed_by(tx.number);
     cachelet.flags.fetch_or(closed, SeqCst);
     cachelet.opens.load(SeqCst) == 0
 }

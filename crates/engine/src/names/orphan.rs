@@ -143,7 +143,7 @@ impl Fs {
             return Ok(());
         }
         // As in `give_up_inode`: flag first, then look.
-        cachelet.flags.fetch_or(cachelet::EVICTING | (tx.number + 1) << 16, SeqCst);
+        cachelet.flags.fetch_or(cachelet::EVICTING | cachelet::closed_by(tx.number), SeqCst);
         if cachelet.opens.load(SeqCst) != 0 {
             self.settle_victim(tx.number, cachelet, false);
             return Ok(());

@@ -373,7 +373,7 @@ impl Fs {
                     Err(error) => return Err(error),
                 }
             }
-            if !wait.once(self, flags >> 16) {
+            if !wait.once(self, cachelet::closer(flags)) {
                 self.reopen_forgotten(cachelet, flags);
             }
             wait.check(self)?;
