@@ -9,6 +9,7 @@ use super::spec::{CacheImage, JOURNAL_SIZE};
 use super::unwritten;
 use crate::failure::{Failure, Result};
 use cache::Cache;
+use engine::lower::Answer;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,9 @@ const IDLE: Duration = Duration::from_millis(100);
 const MOVING: Duration = Duration::from_secs(1);
 /// How long the end of a session, or a drain, rests after a round that failed.
 const ROUND_AGAIN: Duration = Duration::from_millis(100);
+/// How long a drain waits for a writer that does not live before it takes over: one that was killed just now may have ended
+/// since it was asked.
+const NOBODY: Duration = Duration::from_millis(200);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
 /// Most names of kept files in a message.
@@ -538,7 +542,7 @@ fn unfinished(cache: &Cache, image: &Path) -> Failure {
 }
 
 /// How often somebody who is dead is asked for a round.
-const ASKED: u32 = 5;
+const ASKED: u32 = 25;
 
 /// Writes all back that a cache holds, without a session.
 pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
@@ -549,7 +553,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
             break marker;
         }
         // Whoever writes back does it.
-        match cache.fs().want_round() {
+        match cache.fs().ask_round_within(NOBODY.as_nanos() as i64).and_then(Answer::all) {
             // It has ended, or been killed, after all.
             Err(_) if asked < ASKED && cache.fs().writer().is_ok_and(|(writer, ..)| writer == 0) => asked += 1,
             round => {

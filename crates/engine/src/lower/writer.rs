@@ -170,6 +170,11 @@ impl Fs {
 
     /// The same; whether what could not be written matters is the caller's to find out.
     pub fn ask_round(&self) -> Result<Answer> {
+        self.ask_round_within(NO_WRITER)
+    }
+
+    /// The same, for so long only where nobody writes back, nanoseconds.
+    pub fn ask_round_within(&self, patience: i64) -> Result<Answer> {
         let state = self.cache_state()?;
         let writer = &state.writer;
         let mine = (writer.wanted.fetch_add(BELOW, SeqCst) >> 32) + 1;
@@ -186,7 +191,7 @@ impl Fs {
             if looks.is_multiple_of(64) {
                 if living(writer) != 0 {
                     seen = monotonic();
-                } else if monotonic() - seen > NO_WRITER {
+                } else if monotonic() - seen > patience {
                     return Err(Errno::EIO.into());
                 }
             }
