@@ -188,9 +188,20 @@ fn decimal(mut number: u32, into: &mut [u8; 10]) -> &[u8] {
 #[derive(Clone, Copy)]
 struct Status {
     state: u8,
+    /// The kernel's `PF_` flags.
+    flags: u64,
     threads: u64,
     /// Ticks since boot.
     started: u64,
+}
+
+/// The first thread is ending (`PF_EXITING`).
+const EXITING: u64 = 4;
+
+/// Whether a process of our namespace is about to end: it does nothing any more for whoever relies on it, though its end may take
+/// the kernel some time.
+pub fn is_ending(pid: u32) -> bool {
+    Status::of(pid).is_some_and(|status| status.flags & EXITING != 0)
 }
 
 impl Status {
@@ -218,10 +229,11 @@ impl Status {
                 digits.iter().fold(0u64, |value, digit| value.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))),
             )
         };
-        // Field 20 counted from the PID, and field 22.
-        let threads = number(16)?;
+        // Fields 9, 20 and 22, counted from the PID.
+        let flags = number(5)?;
+        let threads = number(10)?;
         let started = number(1)?;
-        Some(Status { state, threads, started })
+        Some(Status { state, flags, threads, started })
     }
 
     fn is_zombie(self) -> bool {

@@ -47,7 +47,7 @@ pub enum Verb {
     },
     /// Run a program that sees images (and other file systems) as directories
     Run(Run),
-    /// List the mounts of the session around this call, with their state
+    /// List the mounts of the session around this call, with their state, and caches that are kept fresh (linger=)
     Mounts {
         /// As JSON: an array
         #[arg(long)]
@@ -59,9 +59,9 @@ pub enum Verb {
     /// Mount an image through the kernel, for every program and user
     #[command(after_help = MOUNT_HELP)]
     Mount(Mount),
-    /// Take a kernel mount away
+    /// Take a kernel mount away, or end what keeps the cache of a directory fresh (linger=)
     Umount {
-        /// The directory
+        /// The directory; or the cache image
         directory: PathBuf,
         /// Also if it is in use: it vanishes now, and ends with its last user
         #[arg(long, short)]
@@ -353,7 +353,7 @@ pub enum Verb {
         #[command(subcommand)]
         what: CacheWhat,
     },
-    /// Take away what sessions that were killed have left: shared files, mounts without a server
+    /// Take away what sessions that were killed have left: shared files, mounts without a server; end what keeps caches fresh
     Clean {
         /// As JSON: an array
         #[arg(long)]

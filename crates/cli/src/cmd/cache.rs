@@ -4,7 +4,7 @@ use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::{over, own_cache, replay as mounts_replay, unwritten, writer};
+use crate::mounts::{linger, over, own_cache, replay as mounts_replay, unwritten, writer};
 use crate::size;
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, is_of_daemon, prepare};
@@ -39,6 +39,7 @@ pub fn cache(what: &CacheWhat) -> Result<u8> {
             let image = image_of(place)?;
             let image = std::path::absolute(&image).unwrap_or(image);
             let code = drain(&image)?;
+            linger::end(&image)?;
             own_cache::remove_if_over(&image);
             Ok(code)
         }

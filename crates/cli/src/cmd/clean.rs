@@ -6,7 +6,7 @@ use crate::attach;
 use crate::cmd::{mkfs, print, print_json};
 use crate::failure::Result;
 use crate::mounts::shared_file::{SharedFile, Whose};
-use crate::mounts::{leavings, own_cache};
+use crate::mounts::{leavings, linger, own_cache};
 use serde::Serialize;
 use server::device;
 use std::collections::BTreeSet;
@@ -33,6 +33,10 @@ struct Gone {
 pub fn clean(json: bool) -> Result<u8> {
     let mut gone = Vec::new();
     unmount_stale(&mut gone);
+    for one in linger::all() {
+        one.end()?;
+        gone.push(Gone { what: "cache kept fresh", path: one.image });
+    }
     let directory = attach::segment_directory().unwrap_or_else(|| PathBuf::from("/dev/shm"));
     let before = caches(&directory);
     leavings::remove_from(&directory, leavings::AGE);

@@ -8,7 +8,7 @@ use crate::attach::{self, Attached, How};
 use crate::cmd::{guard, inside};
 use crate::failure::{Failure, Result};
 use crate::mounts::cache::refuse_alone;
-use crate::mounts::{in_place, over};
+use crate::mounts::{in_place, linger, over};
 use crate::place::split;
 use base::{Cred, Cx, Errno, Thread};
 use cache::{Cache, Changes, Origin};
@@ -169,6 +169,9 @@ fn cx(thread: &Thread) -> Cx<'_> {
 /// mounted again. Nothing here asks the server before: a stuck one could not be taken away.
 pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let shown = directory.display();
+    if linger::end(directory)? > 0 {
+        return Ok(0);
+    }
     // Fails at a mount whose server is gone.
     let real = std::fs::canonicalize(directory).or_else(|error| match device::is_stale(directory) {
         true => std::path::absolute(directory),

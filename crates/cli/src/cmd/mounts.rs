@@ -4,6 +4,7 @@ use super::cache::Figures;
 use super::{print, print_json};
 use crate::attach;
 use crate::failure::{Failure, Result};
+use crate::mounts::linger::{self, Lingering};
 use crate::mounts::plain;
 use crate::size;
 use fuse_client::ring::{Ring, daemon_state};
@@ -52,7 +53,8 @@ pub struct Row {
 /// Prints the list.
 pub fn mounts(json: bool) -> Result<u8> {
     let value = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default().into_vec();
-    let rows: Vec<Row> = environment::parse(&value).map(|spec| row(&plain(spec.image), &plain(spec.point))).collect();
+    let mut rows: Vec<Row> = environment::parse(&value).map(|spec| row(&plain(spec.image), &plain(spec.point))).collect();
+    rows.extend(linger::all().iter().map(lingering));
     if json {
         return print_json(&rows).map(|()| 0);
     }
@@ -64,6 +66,25 @@ pub fn mounts(json: bool) -> Result<u8> {
 }
 
 impl Row {
+    fn new(point: String, source: String, state: &'static str) -> Row {
+        Row {
+            point,
+            source,
+            state,
+            programs: None,
+            nodes: None,
+            hits: None,
+            misses: None,
+            page_bytes: None,
+            page_hits: None,
+            page_misses: None,
+            carrier: None,
+            requests: None,
+            restarts: None,
+            cache: None,
+        }
+    }
+
     /// A line for people.
     pub fn line(&self) -> String {
         let mut text = format!("{:<20} {:<10} {}", self.point, self.state, self.source);
@@ -84,25 +105,17 @@ impl Row {
     }
 }
 
+/// A cache that is kept fresh for the next session.
+fn lingering(one: &Lingering) -> Row {
+    let directory = one.directory.display().to_string();
+    let source = format!("host:{directory} behind {}", one.image.display());
+    Row { cache: super::cache::figures(&one.image), ..Row::new(directory, source, "lingers") }
+}
+
 /// How one mount is doing.
 pub fn row(source: &[u8], point: &[u8]) -> Row {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut row = Row {
-        point: shown(point),
-        source: shown(source),
-        state: "image",
-        programs: None,
-        nodes: None,
-        hits: None,
-        misses: None,
-        page_bytes: None,
-        page_hits: None,
-        page_misses: None,
-        carrier: None,
-        requests: None,
-        restarts: None,
-        cache: None,
-    };
+    let mut row = Row::new(shown(point), shown(source), "image");
     if source.starts_with(b"/") {
         row.source = shown(&attach::image_behind(source));
         return row;

@@ -7,7 +7,9 @@ mod daemon;
 mod daemon_log;
 pub mod helper;
 pub mod in_place;
+pub mod keeper;
 pub mod leavings;
+pub mod linger;
 mod nested;
 pub mod over;
 pub mod own_cache;
@@ -69,7 +71,7 @@ pub struct Session {
     /// Who list directories ahead of programs.
     ahead: Vec<ahead::Ahead>,
     /// Who keep caches fresh.
-    servers: Vec<cache::Server>,
+    servers: Vec<keeper::Server>,
     /// And who do so when this process is killed.
     spares: Vec<spare::Spare>,
     /// Who write back what is changed in them.
@@ -362,6 +364,7 @@ impl Drop for Session {
         self.writers.clear();
         // Programs that go on change something, and wait for it.
         is_used |= self.images.iter().any(|image| image.fs.is_cache() && over::goes_on(image));
+        self.spares.iter_mut().for_each(spare::Spare::linger);
         if is_used {
             self.spares.iter_mut().for_each(spare::Spare::stay);
         }

@@ -104,7 +104,7 @@ fn is_inside(process: &Path, place: &Path) -> bool {
 }
 
 /// Whether a process executes this program: a server, or who goes on for a session that has ended.
-fn runs_this(process: &Path) -> bool {
+pub fn runs_this(process: &Path) -> bool {
     is_same_file(&process.join("exe"), Path::new("/proc/self/exe"))
 }
 

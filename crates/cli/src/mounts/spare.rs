@@ -5,28 +5,38 @@
 //! uses it. It has its own session, so that a terminal's signals, and those for a group of processes, pass it by, and holds
 //! nothing else.
 
-use super::cache::Keeper;
+use super::keeper::Keeper;
 use super::spec::Actimeo;
 use super::writer::Writing;
-use super::{over, own_cache};
+use super::{linger, over, own_cache};
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin};
+use engine::Fs;
 use rustix::fd::OwnedFd;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The session has ended in order, and its programs too.
 const ENDED: u8 = b'e';
+/// The same, but the cache is to be kept fresh for a while: so many seconds, four bytes, little-endian.
+const LINGERS: u8 = b'l';
+/// How long a session that ends waits for the process that goes on.
+const TAKES_OVER: Duration = Duration::from_millis(500);
 
 /// It, as long as the session lasts.
 pub struct Spare {
     child: Child,
     stays: bool,
+    /// For which cache, and for how many seconds, it goes on when the session has ended.
+    wish: Option<(&'static Fs, u32)>,
+    /// It does.
+    lingers: bool,
 }
 
 impl Spare {
@@ -52,12 +62,32 @@ impl Spare {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("bypath").arg("cache-spare").arg(seconds.to_string()).arg(image).arg(place).args(flags).current_dir("/");
         let child = command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::null()).spawn().ok()?;
-        Some(Spare { child, stays: false })
+        Some(Spare { child, stays: false, wish: None, lingers: false })
     }
 
     /// By what path all reach the directory that it holds.
     pub fn through(&self) -> Vec<u8> {
         over::through(&self.child.id().to_string())
+    }
+
+    /// It is to keep this cache fresh for so many seconds after the session.
+    pub fn wish(&mut self, cache: &'static Fs, seconds: u32) {
+        self.wish = Some((cache, seconds));
+    }
+
+    /// The session, which keeps the cache fresh no longer, ends: has it take over, if that is wished for and no other process
+    /// has done so.
+    pub fn linger(&mut self) {
+        let Some((cache, seconds)) = self.wish else { return };
+        let keeper = || u32::try_from(cache.cache_keeper()).unwrap_or(0);
+        let is_kept = keeper() != 0 && pm::host::is_alive(keeper());
+        let Some(input) = self.child.stdin.as_mut().filter(|_| !is_kept) else { return };
+        let word = [&[LINGERS][..], &seconds.to_le_bytes()].concat();
+        self.lingers = input.write_all(&word).is_ok();
+        let begun = Instant::now();
+        while self.lingers && keeper() != self.child.id() && begun.elapsed() < TAKES_OVER {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Others go on to use the image when this session has ended.
@@ -68,24 +98,30 @@ impl Spare {
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        if let Some(mut input) = self.child.stdin.take().filter(|_| !self.stays) {
+        if self.stays || self.lingers {
+            return;
+        }
+        if let Some(mut input) = self.child.stdin.take() {
             let _ = input.write_all(&[ENDED]);
         }
-        if !self.stays {
-            let _ = self.child.wait();
-        }
+        let _ = self.child.wait();
     }
 }
 
 /// What that process does.
 pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bool)) -> Result<u8> {
     let _ = rustix::process::setsid();
-    let mut word = [0];
-    if matches!(std::io::stdin().read(&mut word), Ok(1)) {
-        return Ok(0);
-    }
+    let (mut word, mut time) = ([0], [0; 4]);
+    let lingers = match std::io::stdin().read(&mut word) {
+        Ok(1) if word[0] == LINGERS && std::io::stdin().read_exact(&mut time).is_ok() => {
+            linger::begin();
+            Some(Duration::from_secs(u32::from_le_bytes(time).into()))
+        }
+        Ok(1) => return Ok(0),
+        _ => None,
+    };
     let attached = attach::attach_as(image, How::default())?;
-    if !holds && !writeback::marker::is_there(place) && !over::is_used(&attached, None) {
+    if lingers.is_none() && !holds && !writeback::marker::is_there(place) && !over::is_used(&attached, None) {
         // Whoever went on has ended meanwhile, and left nothing.
         attached.leave();
         own_cache::remove_if_over(image);
@@ -101,7 +137,7 @@ pub fn wait(seconds: u32, image: &Path, place: &Path, (holds, writes): (bool, bo
     // Where the session wrote back, its programs may go on to change something; and what it has left is there anyway.
     let writes = writes || writeback::marker::is_there(place);
     let writing = if writes { Writing::start(cache, image, &place.display().to_string(), (None, None)).ok() } else { None };
-    Keeper::of_directory(cache, place, actimeo).run_until_alone(holds);
+    Keeper::of_directory(cache, image, place, actimeo).run_until_alone(holds, lingers);
     drop(writing);
     attached.leave();
     own_cache::remove_when_over(image);

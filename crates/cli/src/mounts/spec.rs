@@ -95,6 +95,8 @@ pub struct Options {
     pub own_cache: Option<u64>,
     /// How soon what others change in it is seen.
     pub actimeo: Actimeo,
+    /// For how long the cache is kept fresh after the session, seconds.
+    pub linger: Option<u32>,
     /// Attributes are kept with objects.
     pub posix: bool,
     /// A small file that is closed goes to the store of objects later.
@@ -198,6 +200,7 @@ impl Options {
             ("log", path) => self.log = Some(file(path)?),
             ("pages", pages) => self.pages = Some(size::parse(pages)?),
             ("timeout", seconds) => self.timeout = Some(self::seconds(seconds).ok_or("write seconds, 1 to 86400")?),
+            ("linger", seconds) => self.linger = Some(self::seconds(seconds).ok_or("write seconds, 1 to 86400")?),
             ("actimeo", "max") => self.actimeo = Actimeo::Never,
             ("actimeo", seconds) => {
                 let seconds = self::seconds(seconds).ok_or("write seconds, 1 to 86400, or max")?;
@@ -224,6 +227,9 @@ impl Options {
         }
         if let Some((word, _)) = behind.find(|(_, is_given)| !is_cached && *is_given) {
             return wrong(format!("{word} needs cache="));
+        }
+        if self.linger.is_some() && (self.cache.is_none() || self.sync_journal) {
+            return wrong("linger= needs a cache image with a name, cache=IMG, and no sync=journal".into());
         }
         if self.journal.is_some() && !self.sync_journal {
             return wrong("journal= needs sync=journal".into());

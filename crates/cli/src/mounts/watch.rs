@@ -57,6 +57,8 @@ pub struct Watch {
     events: OwnedFd,
     by_watch: HashMap<i32, Node>,
     by_node: HashMap<u64, i32>,
+    /// The watch on the cache image, by which sessions that begin ask for all that was reported until then.
+    asked_by: Option<i32>,
     /// Directories to be watched that have come into use: how far they have been read.
     read: Read,
     /// The walk over all directories that is under way.
@@ -100,18 +102,22 @@ struct Told {
     names: Names,
     moves: Vec<Move>,
     is_overflown: bool,
+    /// A session that begins waits for the look.
+    is_asked: bool,
 }
 
 impl Watch {
     /// For the cache of the directory at `place`, if the kernel tells of all changes in it.
-    pub fn make(place: &Path) -> Option<Watch> {
+    pub fn make(place: &Path, image: &Path) -> Option<Watch> {
         let kind = rustix::fs::statfs(place).ok()?.f_type as u64 & 0xffff_ffff;
         if UNTOLD.contains(&kind) {
             return None;
         }
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let asked_by = inotify::add_watch(&events, image, WatchFlags::ATTRIB).ok();
         Some(Watch {
             events,
+            asked_by,
             by_watch: HashMap::new(),
             by_node: HashMap::new(),
             read: Read::default(),
@@ -278,14 +284,23 @@ impl Watch {
     /// round over all is needed.
     pub fn look(&mut self, cache: &Cache, cx: &Cx) -> bool {
         let mut told = self.read();
+        let is_asked = told.is_asked;
+        let is_due = self.look_at_all(cache, cx, &mut told);
+        if is_asked && !is_due {
+            cache.fs().count_answer();
+        }
+        is_due
+    }
+
+    fn look_at_all(&mut self, cache: &Cache, cx: &Cx, told: &mut Told) -> bool {
         for (dir, seen) in std::mem::take(&mut self.seen) {
             if !told.names.contains_key(&dir.id) {
                 let _ = cache.settle(cx, dir, &seen);
             }
         }
         self.again(cache, &mut told.names);
-        self.follow_moves(cache, cx, &mut told);
-        for (dir, names) in told.names.into_values() {
+        self.follow_moves(cache, cx, told);
+        for (dir, names) in std::mem::take(&mut told.names).into_values() {
             match self.look_at(cache, cx, dir, names) {
                 Err(Error::Posix(Errno::ENOSPC)) => return true,
                 Ok(Look::Done) => match cache.see(cx, dir) {
@@ -371,6 +386,7 @@ impl Watch {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 told.is_overflown = true;
             }
+            told.is_asked |= self.asked_by == Some(event.wd());
             let Some(&dir) = self.by_watch.get(&event.wd()) else { continue };
             if event.events().intersects(ReadFlags::IGNORED | ReadFlags::DELETE_SELF) {
                 self.by_watch.remove(&event.wd());

@@ -29,7 +29,8 @@ pub struct FirstUsed {
     linked: AtomicU32,
     /// Who looks at names that have changed, a [mark](host::own_mark); 0: nobody.
     looking: AtomicU32,
-    reserved: AtomicU32,
+    /// How often the process that keeps the cache fresh has been asked for all that was reported until then, and looked at it.
+    answered: AtomicU32,
     nodes: [AtomicU64; WAITING],
 }
 
@@ -112,6 +113,16 @@ impl Fs {
             let _ = word.compare_exchange(own, 0, SeqCst, SeqCst);
         }
         result
+    }
+
+    /// How often the process that keeps the cache fresh has answered.
+    pub fn answers(&self) -> u32 {
+        self.header().first_used.answered.load(SeqCst)
+    }
+
+    /// It has looked at all that was reported until it was asked.
+    pub fn count_answer(&self) {
+        self.header().first_used.answered.fetch_add(1, SeqCst);
     }
 
     /// A file has come with several names.

@@ -113,7 +113,11 @@ impl Fs {
     pub fn serve_cache(&self, pid: u32) -> bool {
         let Ok(state) = self.cache_state() else { return false };
         let holder = state.server.load(Acquire);
-        let lives = |holder: u64| self.users().any(|user| u64::from(user) == holder) && pm::host::is_alive(holder as u32);
+        let lives = |holder: u64| {
+            self.users().any(|user| u64::from(user) == holder)
+                && pm::host::is_alive(holder as u32)
+                && !pm::life::is_ending(holder as u32)
+        };
         let is_free = holder == u64::from(pid) || !lives(holder);
         is_free && state.server.compare_exchange(holder, pid.into(), AcqRel, Relaxed).is_ok()
     }

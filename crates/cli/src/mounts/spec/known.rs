@@ -51,7 +51,7 @@ const fn known(text: &'static str, kinds: Kinds, about: &'static str, more: &'st
     Known { text, kinds, about, more }
 }
 
-const OPTIONS: [Known; 33] = [
+const OPTIONS: [Known; 34] = [
     known("ro", ALL, "the mount is read-only", ""),
     known("rw", ALL, "the mount is writable (default)", ""),
     known(
@@ -68,6 +68,12 @@ const OPTIONS: [Known; 33] = [
     known("cache=IMG:SIZE", CACHED, "the same, created with this size", CACHE_PAGE),
     known("actimeo=SECONDS", CACHED, "compare the cache with what is behind it this often (1 to 86400)", CACHE_PAGE),
     known("actimeo=max", CACHED, "nothing else changes what is behind the cache: never compare", CACHE_PAGE),
+    known(
+        "linger=SECONDS",
+        HOST,
+        "with cache=IMG: keep the cache fresh for so long after the session (1 to 86400), so that the next one starts at once",
+        CACHE_PAGE,
+    ),
     known(
         "sync=backend",
         CACHED,
@@ -246,6 +252,7 @@ mod tests {
                     about if about.starts_with("with sync=journal") || known.text.starts_with("journal=") => {
                         "cache,sync=journal,"
                     }
+                    _ if known.text.starts_with("linger=") => "cache=/i,",
                     about if about.starts_with("with a cache") || known.text.starts_with("actimeo=") => "cache,",
                     _ => "",
                 };
