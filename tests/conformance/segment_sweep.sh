@@ -28,7 +28,7 @@ $bypath mkfs live.img --size 16M >/dev/null
 $bypath run --no-fuse --mount "$PWD/live.img:$PWD/m" -- sh -c ': >ready; cat hold' &
 wait_until test -e ready || fail "no session"
 live=$(ls seg | grep -E '^bypath-[0-9a-f]{16}$' | grep -v 0123456789abcdef)
-head -c 1M "seg/$live" >fake && printf '%s\0' "$PWD/seg/fifo" | dd of=fake bs=4096 oflag=seek_bytes seek=2048 conv=notrunc status=none ||
+head -c 1M "seg/$live" >fake && printf '%s\0' "$PWD/seg/fifo" | dd of=fake bs=4096 oflag=seek_bytes seek=3072 conv=notrunc status=none ||
     fail "no fake segment"
 chmod 644 fake
 user cp fake seg/bypath-00000000000000aa || fail "the user can't lay a file"

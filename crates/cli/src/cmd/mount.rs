@@ -169,9 +169,6 @@ fn cx(thread: &Thread) -> Cx<'_> {
 /// mounted again. Nothing here asks the server before: a stuck one could not be taken away.
 pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let shown = directory.display();
-    if linger::end(directory)? > 0 {
-        return Ok(0);
-    }
     // Fails at a mount whose server is gone.
     let real = std::fs::canonicalize(directory).or_else(|error| match device::is_stale(directory) {
         true => std::path::absolute(directory),
@@ -180,6 +177,7 @@ pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let real = real.map_err(|error| Failure::io(&shown, &error))?;
     let mounted = match device::mounted_at(&real) {
         Some(mounted) if mounted.kind == "fuse.bypath" => mounted,
+        _ if linger::end(directory)? > 0 => return Ok(0),
         _ => return Err(Failure::new(format!("{shown}: no image is mounted there"))),
     };
     let server = if lazy { None } else { server_of(Path::new(&mounted.source), mounted.device) };

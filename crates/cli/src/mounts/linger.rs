@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,10 @@ pub fn all() -> Vec<Lingering> {
 
 fn of_process(pid: u32) -> Option<Lingering> {
     let place = PathBuf::from(format!("/proc/{pid}"));
+    let owner = std::fs::metadata(&place).ok()?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        return None;
+    }
     let name = std::fs::read(place.join("comm")).ok()?;
     if name.strip_suffix(b"\n")? != NAME.to_bytes() || !over::runs_this(&place) {
         return None;
