@@ -5,7 +5,7 @@
 //! have open, or have changed, stays.
 
 use crate::ask::Key;
-use crate::fresh::text;
+use crate::fresh::{CLOSED, text};
 use crate::lower::{Handle, Original};
 use crate::watch::Look;
 use crate::{Cache, own};
@@ -77,12 +77,12 @@ impl Cache {
     /// and this one is to go.
     pub(crate) fn join(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
         let (fs, own, key) = (self.fs(), &own(cx), Key::new(&original.stamp));
-        // One that was made here is known by its own number, and the names that it has here.
-        if self.known(node)?.state & bits::MADE != 0 {
+        // One that was made here is known by its own number, and the names that it has here; what is newer here a round decides.
+        if self.known(node)?.state & (bits::MADE | bits::DIRTY) != 0 {
             return Ok(());
         }
         let noted = match fs.lookup(own, self.links, &key.0) {
-            Err(Error::Posix(Errno::ENOENT)) => return self.note_links(own, node, original),
+            Err(Error::Posix(Errno::ENOENT)) => return self.note_if_clean(own, node, original),
             noted => noted?,
         };
         if noted.id == node.id || !self.is_at_its_name(cx, noted, original) {
@@ -92,7 +92,7 @@ impl Cache {
             return if self.is_used(own, node)? { Ok(()) } else { Err(Errno::EBUSY.into()) };
         }
         fs.unlink(own, self.links, &key.0)?;
-        self.note_links(own, node, original)?;
+        self.note_if_clean(own, node, original)?;
         for _ in 0..NAMES_MAX {
             let mut name = [0; 255];
             let stamp = match self.known(noted) {
@@ -107,6 +107,18 @@ impl Cache {
             }
         }
         Ok(())
+    }
+
+    /// Notes a node for its original, unless programs have changed it: the name that is made for that would count as one of its
+    /// own.
+    fn note_if_clean(&self, own: &Cx, node: Node, original: &Original) -> Result<()> {
+        let Some(closed) = self.fs().close_changes(CLOSED)? else { return Ok(()) };
+        let noted = match self.known(node) {
+            Ok(known) if !known.is_dirty() => self.note_links(own, node, original),
+            known => known.map(drop),
+        };
+        closed.open();
+        noted
     }
 
     /// A file has changed below by a name that is not here: others may be.
