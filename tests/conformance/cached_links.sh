@@ -7,15 +7,11 @@
 . "$(dirname "$0")/own.sh"
 in_it() { timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$PWD/at,cache=$PWD/c.img:64M" -- python3 - "$PWD/at" "$PWD/low" "$@"; }
 begin_again() { rm -rf low at c.img && mkdir -p low/a low/b at && echo x >low/a/f && ln -s f low/a/s; }
-cat >until.py <<'P'
+until_module
+cat >files.py <<'P'
 import os, sys, time
+from until import until
 at, low = sys.argv[1:3]
-def until(condition, what):
-    end = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > end:
-            sys.exit(f"never: {what}")
-        time.sleep(0.005)
 def read(path):
     with open(path) as file:
         return file.read()
@@ -31,7 +27,7 @@ def is_one(one, other):
 P
 begin_again
 in_it >got 2>&1 <<'P' || fail "in a session: $(cat got)"
-from until import *
+from files import *
 for dir in "a", "b":
     os.listdir(f"{at}/{dir}")
 read(f"{at}/a/f"), os.readlink(f"{at}/a/s")
@@ -52,7 +48,7 @@ until(lambda: os.stat(f"{at}/b/g").st_nlink == 1, "one name of g")
 P
 begin_again
 in_it >got 2>&1 <<'P' || fail "of an open file: $(cat got)"
-from until import *
+from files import *
 os.listdir(f"{at}/b")
 file = open(f"{at}/a/f", "a+")
 print("written", file=file, flush=True)
@@ -68,13 +64,13 @@ P
 same 'of an open file: below' "$(cat low/b/f)" $'x\nwritten\nmore\nlast'
 begin_again
 in_it >got 2>&1 <<'P' || fail "first: $(cat got)"
-from until import *
+from files import *
 read(f"{at}/a/f"), os.listdir(f"{at}/b")
 P
 ln low/a/f low/b/f && echo y >>low/b/f
 for first in a/f b/f; do
     in_it "$first" >got 2>&1 <<'P' || fail "between sessions, $first first: $(cat got)"
-from until import *
+from files import *
 if read(f"{at}/{sys.argv[3]}") != read(f"{low}/a/f"):
     sys.exit("stale")
 until(lambda: is_one(f"{at}/a/f", f"{at}/b/f"), "one file")

@@ -5,15 +5,7 @@
 # that is renamed, moved into another, moved away and back; with changes that no round has written yet, and without.
 # Method: one program writes by a descriptor, moves the file or its directory below, and goes on by the descriptor.
 . "$(dirname "$0")/own.sh"
-cat >until.py <<'P'
-import sys, time
-def until(condition, what):
-    end = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > end:
-            sys.exit(f"never: {what}")
-        time.sleep(0.005)
-P
+until_module
 cat >work.py <<'P'
 import os, sys, time
 from until import until

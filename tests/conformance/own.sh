@@ -22,6 +22,19 @@ in_session() { "$bypath" run --no-fuse --mount "image:$work/m" -- "$@"; }
 # user COMMAND…: as one of no group.
 user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
+# until_module: makes ./until.py, whose until(CONDITION, WHAT) waits for something, and ends the program if it never comes.
+until_module() {
+    cat >until.py <<'P'
+import sys, time
+def until(condition, what):
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"never: {what}")
+        time.sleep(0.005)
+P
+}
+
 # past_program: makes ./past, whose system calls pass the library by (their numbers are not found in its text): `past make|append|remove|stamp PATH`.
 past_program() {
     cc -O1 -x c -o past - <<'C'
