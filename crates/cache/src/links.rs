@@ -18,11 +18,6 @@ const NAMES_MAX: u32 = 1 << 16;
 const NAMES: u64 = 256;
 
 impl Cache {
-    /// Rises with every file that has come with several names.
-    pub fn linked_count(&self) -> u32 {
-        self.fs().linked_count()
-    }
-
     /// Looks for files that are here by one name, and by another as another node. Whether all of them are one node now.
     pub fn join_all(&self, cx: &Cx, goes_on: &dyn Fn() -> bool) -> Result<bool> {
         let mut are_joined = true;

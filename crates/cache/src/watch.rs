@@ -10,8 +10,8 @@ use crate::lower::{Handle, Original, Target, is_of_one};
 use crate::touch::Label;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, RenameMode, Result};
+pub use engine::lower::{Cursor, News};
 use engine::lower::{Fetched, Written, bits};
-pub use engine::lower::{News, Read};
 use engine::watch::events::Event;
 
 /// What has come of a look.
@@ -45,21 +45,6 @@ impl Cache {
         self.fs().is_alone(pid)
     }
 
-    /// Whether all that is here has been compared with what is below, since somebody watches that.
-    pub fn are_all_compared(&self) -> bool {
-        self.fs().are_all_compared()
-    }
-
-    /// It has.
-    pub fn set_all_compared(&self) {
-        self.fs().set_all_compared();
-    }
-
-    /// Nobody has watched for a while: each node is compared again when it is used.
-    pub fn set_none_compared(&self) {
-        self.fs().set_none_compared();
-    }
-
     /// Rises with every directory that comes here.
     pub fn brought(&self) -> u64 {
         self.fs().brought()
@@ -83,11 +68,6 @@ impl Cache {
             }
             true
         })
-    }
-
-    /// Calls `each` with the directories that programs have come to use since `read`; false if there may have been more.
-    pub fn each_to_watch(&self, read: &mut Read, each: &mut dyn FnMut(Node)) -> bool {
-        self.fs().each_to_watch(read, each)
     }
 
     /// The original of a directory, open, to be watched and listed. `ESTALE` while its path leads to another one below.

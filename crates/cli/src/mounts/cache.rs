@@ -158,7 +158,7 @@ impl Session {
         }
         if mount.options.actimeo == Actimeo::Never && cache.is_alone(std::process::id()) {
             // What is here is taken as it is.
-            cache.set_all_compared();
+            cache.fs().set_all_compared();
         }
         cache.give_lane_back(&thread);
         let is_refused = changes == Changes::Refused && !mount.options.read_only;

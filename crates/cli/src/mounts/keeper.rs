@@ -83,12 +83,12 @@ struct Links {
 
 impl Links {
     fn new(cache: &Cache) -> Links {
-        Links { count: cache.linked_count(), last: Instant::now(), took: Duration::ZERO }
+        Links { count: cache.fs().linked_count(), last: Instant::now(), took: Duration::ZERO }
     }
 
     /// Looks for them if there are new ones.
     fn join(&mut self, cache: &Cache, cx: &Cx, goes_on: &dyn Fn() -> bool) {
-        let count = cache.linked_count();
+        let count = cache.fs().linked_count();
         if count == self.count || self.last.elapsed() < self.took * REST {
             return;
         }
@@ -156,7 +156,6 @@ impl Keeper {
 
     /// Waits for an event below, at most so long; false if the session has ended.
     fn wait(&self, ended: &OwnedFd, is_one: bool) -> bool {
-        let time = |time: Duration| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
         let is_over = |fds: &[PollFd]| !fds[0].revents().is_empty();
         let mut fds = vec![PollFd::new(ended, PollFlags::IN)];
         if let Some(watch) = self.watch.as_ref().filter(|_| is_one) {
@@ -173,8 +172,7 @@ impl Keeper {
 
     /// Lets a session that is over soon end; false if it has.
     fn rest(&self, ended: &OwnedFd) -> bool {
-        let time = Timespec { tv_sec: 0, tv_nsec: UNWATCHED.subsec_nanos().into() };
-        !poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&time)).is_ok_and(|came| came > 0)
+        !poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&time(UNWATCHED))).is_ok_and(|came| came > 0)
     }
 
     /// How long the server waits for an event before it looks at its other duties.
@@ -195,7 +193,7 @@ impl Keeper {
                 self.cache.end_service(pid);
                 return;
             }
-            self.watch = Watch::make(&place, &self.image);
+            self.watch = Watch::make(self.cache, &place, &self.image);
         }
         let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
         let goes_on = || !is_ending.load(Relaxed);
@@ -214,7 +212,7 @@ impl Keeper {
             let is_one = self.cache.serve(pid);
             if is_one && !was_one {
                 // Since the last one has ended nobody has looked.
-                self.cache.set_none_compared();
+                self.cache.fs().set_none_compared();
             }
             let mut is_due = std::mem::take(&mut is_again);
             was_one = is_one;
@@ -228,10 +226,10 @@ impl Keeper {
                 is_due |= watch.look(self.cache, &cx);
                 watch.cover(self.cache, &cx, &goes_on);
             }
-            if !self.cache.are_all_compared() && goes_on() {
+            if !self.cache.fs().are_all_compared() && goes_on() {
                 match self.watch.as_ref() {
                     Some(watch) if watch.is_behind() => {}
-                    Some(watch) if watch.is_whole() => self.cache.set_all_compared(),
+                    Some(watch) if watch.is_whole() => self.cache.fs().set_all_compared(),
                     _ => is_due = true,
                 }
             }
@@ -250,10 +248,10 @@ impl Keeper {
                     goes_on()
                 });
                 if looked_at.is_ok() && goes_on() {
-                    cache.set_all_compared();
+                    cache.fs().set_all_compared();
                 }
                 if let Some(watch) = watch {
-                    watch.walk_again();
+                    watch.walk_again(cache);
                 }
                 (last, took) = (Instant::now(), begun.elapsed());
             }
@@ -321,15 +319,20 @@ impl Keeper {
             return Ok(());
         }
         match was_one {
-            true if self.cache.daemon().is_none() => self.cache.set_none_compared(),
+            true if self.cache.daemon().is_none() => self.cache.fs().set_none_compared(),
             true if !is_away => {
                 refresh_first(self.cache, cx, shown)?;
-                self.cache.set_all_compared();
+                self.cache.fs().set_all_compared();
             }
-            _ => self.cache.set_all_compared(),
+            _ => self.cache.fs().set_all_compared(),
         }
         Ok(())
     }
+}
+
+/// Less than a second.
+fn time(time: Duration) -> Timespec {
+    Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() }
 }
 
 fn refresh_first(cache: &Cache, cx: &Cx, shown: &str) -> Result<()> {

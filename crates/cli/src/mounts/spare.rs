@@ -79,13 +79,11 @@ impl Spare {
     /// has done so.
     pub fn linger(&mut self) {
         let Some((cache, seconds)) = self.wish else { return };
-        let keeper = || u32::try_from(cache.cache_keeper()).unwrap_or(0);
-        let is_kept = keeper() != 0 && pm::host::is_alive(keeper());
-        let Some(input) = self.child.stdin.as_mut().filter(|_| !is_kept) else { return };
+        let Some(input) = self.child.stdin.as_mut().filter(|_| !cache.is_cache_kept()) else { return };
         let word = [&[LINGERS][..], &seconds.to_le_bytes()].concat();
         self.lingers = input.write_all(&word).is_ok();
         let begun = Instant::now();
-        while self.lingers && keeper() != self.child.id() && begun.elapsed() < TAKES_OVER {
+        while self.lingers && cache.cache_keeper() != u64::from(self.child.id()) && begun.elapsed() < TAKES_OVER {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

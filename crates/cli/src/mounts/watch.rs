@@ -7,7 +7,7 @@
 
 use base::{Cx, Errno, Error, Node};
 use cache::Cache;
-use cache::watch::{Look, News, Read, Seen};
+use cache::watch::{Cursor, Look, News, Seen};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
@@ -60,7 +60,7 @@ pub struct Watch {
     /// The watch on the cache image, by which sessions that begin ask for all that was reported until then.
     asked_by: Option<i32>,
     /// Directories to be watched that have come into use: how far they have been read.
-    read: Read,
+    read: Cursor,
     /// The walk over all directories that is under way.
     walk: Option<Walk>,
     /// What there was when directories were looked for again, and when names were.
@@ -86,14 +86,17 @@ pub struct Watch {
 }
 
 /// A walk over the directories of the cache, which watches those that are not watched yet.
-#[derive(Default)]
 struct Walk {
-    /// Whether it has begun.
-    is_begun: bool,
     /// Directories that are still to be looked at.
     left: Vec<Node>,
     here: HashSet<u64>,
     is_partial: bool,
+}
+
+impl Walk {
+    fn new(cache: &Cache) -> Walk {
+        Walk { left: vec![cache.tree()], here: HashSet::new(), is_partial: false }
+    }
 }
 
 /// What has been told.
@@ -108,7 +111,7 @@ struct Told {
 
 impl Watch {
     /// For the cache of the directory at `place`, if the kernel tells of all changes in it.
-    pub fn make(place: &Path, image: &Path) -> Option<Watch> {
+    pub fn make(cache: &Cache, place: &Path, image: &Path) -> Option<Watch> {
         let kind = rustix::fs::statfs(place).ok()?.f_type as u64 & 0xffff_ffff;
         if UNTOLD.contains(&kind) {
             return None;
@@ -120,8 +123,8 @@ impl Watch {
             asked_by,
             by_watch: HashMap::new(),
             by_node: HashMap::new(),
-            read: Read::default(),
-            walk: Some(Walk::default()),
+            read: Cursor::default(),
+            walk: Some(Walk::new(cache)),
             covered: News::default(),
             settled: News::default(),
             again: Instant::now(),
@@ -156,8 +159,8 @@ impl Watch {
     }
 
     /// Has the next [`Watch::cover`] walk over all directories.
-    pub fn walk_again(&mut self) {
-        self.walk.get_or_insert_default();
+    pub fn walk_again(&mut self, cache: &Cache) {
+        self.walk.get_or_insert_with(|| Walk::new(cache));
     }
 
     /// Readable when there is an event.
@@ -172,11 +175,9 @@ impl Watch {
         let begun = Instant::now();
         let may = || begun.elapsed() < TURN && goes_on();
         let mut first = Vec::new();
-        let mut read = self.read;
-        if !cache.each_to_watch(&mut read, &mut |dir| first.push(dir)) {
-            self.walk_again();
+        if !cache.fs().each_to_watch(&mut self.read, &mut |dir| first.push(dir)) {
+            self.walk_again(cache);
         }
-        self.read = read;
         for dir in first {
             self.cover_one(cache, cx, dir);
         }
@@ -211,13 +212,11 @@ impl Watch {
     /// One step of the walk over all directories; false if there is none to be made.
     fn walk_on(&mut self, cache: &Cache, cx: &Cx) -> bool {
         let Some(walk) = &mut self.walk else { return false };
-        if !std::mem::replace(&mut walk.is_begun, true) {
-            walk.left.push(cache.tree());
-        }
         let Some(dir) = walk.left.pop() else {
-            let walk = self.walk.take().unwrap_or_default();
-            self.is_whole = !walk.is_partial;
-            self.leave_all_but(&walk.here);
+            let (is_whole, here) = (!walk.is_partial, std::mem::take(&mut walk.here));
+            self.walk = None;
+            self.is_whole = is_whole;
+            self.leave_all_but(&here);
             return false;
         };
         if let Err(error) = cache.each_directory_in(cx, dir, &mut |dir| walk.left.push(dir)) {

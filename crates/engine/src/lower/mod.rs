@@ -25,8 +25,8 @@ mod written;
 
 pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
-pub(crate) use compare::FirstUsed;
-pub use compare::Read;
+pub use compare::Cursor;
+pub(crate) use compare::Freshness;
 pub use fetched::Fetched;
 pub use format::cache::state as bits;
 pub(crate) use number::Numbers;

@@ -113,13 +113,19 @@ impl Fs {
     pub fn serve_cache(&self, pid: u32) -> bool {
         let Ok(state) = self.cache_state() else { return false };
         let holder = state.server.load(Acquire);
-        let lives = |holder: u64| {
-            self.users().any(|user| u64::from(user) == holder)
-                && pm::host::is_alive(holder as u32)
-                && !pm::life::is_ending(holder as u32)
-        };
-        let is_free = holder == u64::from(pid) || !lives(holder);
+        let is_free = holder == u64::from(pid) || !self.keeps_cache(holder);
         is_free && state.server.compare_exchange(holder, pid.into(), AcqRel, Relaxed).is_ok()
+    }
+
+    /// Whether a process is there to keep it fresh.
+    fn keeps_cache(&self, holder: u64) -> bool {
+        let pid = holder as u32;
+        self.users().any(|user| u64::from(user) == holder) && pm::host::is_alive(pid) && !pm::life::is_ending(pid)
+    }
+
+    /// Whether the process that keeps it fresh is there.
+    pub fn is_cache_kept(&self) -> bool {
+        self.keeps_cache(self.cache_keeper())
     }
 
     /// The process that keeps it fresh, as far as it is known; 0: none.

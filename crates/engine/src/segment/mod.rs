@@ -30,7 +30,7 @@ pub use high::High;
 pub use lane_state::{LaneState, Reserved};
 pub use openfiles::OpenFile;
 
-use crate::lower::FirstUsed;
+use crate::lower::Freshness;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::layout::{LANES, Layout, PROCESSES};
@@ -72,9 +72,7 @@ pub struct Header {
     /// Bytes in the segment.
     pub len: AtomicU64,
     pub cachelet_count: AtomicU64,
-    /// Not 0: all of a cache has been compared with what is below (`lower/compare.rs`).
-    pub compared: AtomicU64,
-    pub reserved: [AtomicU64; 2],
+    pub reserved: [AtomicU64; 3],
     pub lanes_high: High<LANES>,
     pub processes_high: High<PROCESSES>,
     pub descriptions_hint: AtomicU32,
@@ -124,7 +122,7 @@ pub struct Header {
     /// Which nodes may be watched, by a hash: a bit each.
     pub watched: [AtomicU64; WATCHED_WORDS],
     pub covered: Covered,
-    pub first_used: FirstUsed,
+    pub freshness: Freshness,
 }
 
 /// In [`Header::server`]: a program watches something of the image (`crate::watch`).
