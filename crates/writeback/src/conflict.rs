@@ -16,6 +16,7 @@
 //! differ from ours.
 
 use crate::below::{Dir, File, There, join};
+use crate::outcome::Of;
 use crate::plan::{Spot, Target, if_there, image, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
@@ -109,26 +110,35 @@ impl Work<'_> {
         }
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
-            let Some(at) = self.open(dir)? else { continue };
-            let Some(there) = at.stat(&name)? else { continue };
-            let wanted = target.and_then(|target| self.plan.ids.get(&target.node.id)).copied();
-            let is_ours = self.plan.ours.contains(&there.id);
-            let is_gone = !self.plan.wanted.contains(&there.id);
-            let is_stuck = match is_ours {
-                true if there.attr.kind == Kind::Directory => is_gone && self.has_others(&at.dir(&name)?)?,
-                true => is_gone && there.stamp.nlink <= 1 && self.is_theirs(&there),
-                false => target.is_some(),
-            };
-            if wanted == Some(there.id) || !is_stuck {
-                continue;
+            let spot = (dir, name);
+            match self.is_stuck(&spot, target) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                failed => {
+                    self.settle(Of::Name(spot), failed.map(drop))?;
+                    continue;
+                }
             }
-            let mut spot = Some((dir, name));
+            let mut spot = Some(spot);
             while let Some(one) = spot.filter(|one| !self.stuck.contains(one)) {
                 spot = self.plan.ids.get(&one.0).and_then(|file| self.stood_at(*file));
                 self.stuck.insert(one);
             }
         }
         Ok(())
+    }
+
+    fn is_stuck(&mut self, (dir, name): &Spot, target: Option<Target>) -> Result<bool> {
+        let Some(at) = self.open(*dir)? else { return Ok(false) };
+        let Some(there) = at.stat(name)? else { return Ok(false) };
+        let wanted = target.and_then(|target| self.plan.ids.get(&target.node.id)).copied();
+        let is_gone = !self.plan.wanted.contains(&there.id);
+        let is_stuck = match self.plan.ours.contains(&there.id) {
+            true if there.attr.kind == Kind::Directory => is_gone && self.has_others(&at.dir(name)?)?,
+            true => is_gone && there.stamp.nlink <= 1 && self.is_theirs(&there),
+            false => target.is_some(),
+        };
+        Ok(is_stuck && wanted != Some(there.id))
     }
 
     /// Whether there is something in a directory that no note knows.

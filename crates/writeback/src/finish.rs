@@ -67,9 +67,8 @@ impl Work<'_> {
         }
     }
 
-    /// Notes what has become of everything below, and frees the notes of this round.
+    /// Frees the notes of this round.
     pub fn finish(&mut self) -> Result<()> {
-        self.note_stamps()?;
         self.forget_mapped()?;
         // Until here all of it would be done again, and found done.
         for round in self.plan.rounds.clone() {
@@ -106,20 +105,38 @@ impl Work<'_> {
         }
         let mut all = Vec::new();
         for id in ids {
-            let Some(file) = self.plan.ids.get(&id).copied().filter(|_| !self.outcomes.keeps(id)) else { continue };
-            if let Some((dir, name)) = self.stands_at(id, file)?
-                && let Some(there) = dir.stat(&name)?
-                && there.id == file
-            {
-                let spot = self.plan.targets.get(&id).and_then(|spots| spots.first()).or(self.plan.names_found.get(&id));
-                let name = spot.map(|(dir, name)| (node(*dir), name.clone()));
-                let stamp = self.stamp_of(id, &there)?;
-                all.push(Stamped { node: node(id), stamp, name });
-            } else if let Some(stamp) = self.stamp_of_missing(id)? {
-                all.push(Stamped { node: node(id), stamp, name: None });
+            if self.outcomes.keeps(id) {
+                continue;
             }
+            let stamped = self.stamped(id).map(|stamped| all.extend(stamped));
+            self.settle(self.noted_as(id), stamped)?;
         }
         Ok(all)
+    }
+
+    /// By what note the next round comes to a node again.
+    fn noted_as(&self, id: u64) -> Of {
+        let plan = &self.plan;
+        let spot = plan.targets.get(&id).and_then(|spots| spots.first());
+        let is_noted = plan.nodes.contains_key(&id) || plan.touched.contains(&id);
+        spot.filter(|_| !is_noted).map_or(Of::Node(id), |spot| Of::Name(spot.clone()))
+    }
+
+    /// The same of one node; `None`: it is not below.
+    fn stamped(&mut self, id: u64) -> Result<Option<Stamped>> {
+        let Some(file) = self.plan.ids.get(&id).copied() else { return Ok(None) };
+        self.before("look")?;
+        if let Some((dir, name)) = self.stands_at(id, file)?
+            && let Some(there) = dir.stat(&name)?
+            && there.id == file
+        {
+            let spot = self.plan.targets.get(&id).and_then(|spots| spots.first()).or(self.plan.names_found.get(&id));
+            let name = spot.map(|(dir, name)| (node(*dir), name.clone()));
+            let stamp = self.stamp_of(id, &there)?;
+            return Ok(Some(Stamped { node: node(id), stamp, name }));
+        }
+        let missing = self.stamp_of_missing(id)?;
+        Ok(missing.map(|stamp| Stamped { node: node(id), stamp, name: None }))
     }
 
     /// Another program has moved or replaced a file since it was written: what is at its name is looked at again.

@@ -411,11 +411,15 @@ impl Work<'_> {
             self.times()?;
         }
         if mutant::is(Mutant::FreedBeforeSync) && self.outcomes.is_good() {
+            self.note_stamps()?;
             self.finish()?;
         }
         if sync || !self.plan.is_empty() && self.below.is_later() {
             self.before("sync")?;
             self.below.sync()?;
+        }
+        if self.outcomes.is_good() || !self.has_all_or_nothing() {
+            self.note_stamps()?;
         }
         if self.outcomes.is_good() { self.finish() } else { self.finish_part() }
     }

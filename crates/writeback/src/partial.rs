@@ -14,12 +14,11 @@ use cache::touch::Label;
 use engine::lower::bits;
 
 impl Work<'_> {
-    /// Notes what has become of what succeeded, and removes the notes of that.
+    /// Removes the notes of what succeeded.
     pub fn finish_part(&mut self) -> Result<()> {
-        if self.journal.is_some() || self.below.names().is_some() {
+        if self.has_all_or_nothing() {
             return Ok(());
         }
-        self.note_stamps()?;
         let outcomes = &self.outcomes;
         self.plan.unmapped.retain(|id| !outcomes.keeps(*id));
         self.forget_mapped()?;
@@ -34,6 +33,11 @@ impl Work<'_> {
         self.forget_removed()?;
         self.look_again();
         Ok(())
+    }
+
+    /// Whether all notes stay when one thing has failed.
+    pub fn has_all_or_nothing(&self) -> bool {
+        self.journal.is_some() || self.below.names().is_some()
     }
 
     /// The notes of a round that are not needed any more.

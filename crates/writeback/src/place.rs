@@ -191,7 +191,7 @@ impl Work<'_> {
     }
 
     /// Locates all directories that matter, unless they are.
-    fn locate(&mut self) -> Result<()> {
+    pub fn locate(&mut self) -> Result<()> {
         if self.places.is_located {
             return Ok(());
         }
@@ -267,16 +267,32 @@ impl Work<'_> {
                     break;
                 }
                 let Ok(Some(dir)) = self.open_located(parent) else { break };
-                for name in dir.directories(&files.keys().map(|(_, number)| *number).collect())? {
-                    self.places.looks += 1;
-                    if let Some(id) = dir.stat(&name)?.and_then(|there| files.get(&there.id)) {
-                        self.places.lies.insert(*id, (parent, name));
-                        located.push(*id);
+                match self.named_anew(&dir, &files) {
+                    Ok(named) => {
+                        located.extend(named.iter().map(|(id, _)| *id));
+                        self.places.lies.extend(named.into_iter().map(|(id, name)| (id, (parent, name))));
+                    }
+                    Err(failure) => {
+                        let children: Vec<Spot> = files.values().map(|id| (*id, Vec::new())).collect();
+                        self.refuse(&children, &failure);
+                        break;
                     }
                 }
             }
         }
         Ok(located)
+    }
+
+    /// The names of these files in a directory.
+    fn named_anew(&mut self, dir: &Dir, files: &HashMap<Id, u64>) -> Result<Vec<Spot>> {
+        let mut named = Vec::new();
+        for name in dir.directories(&files.keys().map(|(_, number)| *number).collect())? {
+            self.places.looks += 1;
+            if let Some(id) = dir.stat(&name)?.and_then(|there| files.get(&there.id)) {
+                named.push((*id, name));
+            }
+        }
+        Ok(named)
     }
 
     /// For each directory the directories that may be in it, with their names.

@@ -68,6 +68,8 @@ impl Work<'_> {
     /// `is_early`: only what takes room, while something is still to be made.
     fn remove_parked(&mut self, is_early: bool) -> Result<()> {
         let Some(park) = self.below.park_if()? else { return Ok(()) };
+        // What is in a directory that goes is known by the node of that.
+        self.locate()?;
         let mut nodes: HashMap<Id, Vec<u64>> = HashMap::new();
         for node in self.plan.targets.keys() {
             if let Some(file) = self.plan.ids.get(node) {

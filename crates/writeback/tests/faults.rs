@@ -18,6 +18,7 @@ const WORK: &[[&[Op]; 3]] = &[
     [&[Create("new"), Rename("new", "f")], &[Cut("big", 400_000), Times("big", 7)], &[Mkdir("d/n"), Create("d/n/x")]],
     [&[Link("f", "l")], &[Punch("big", 4_096, 100_000)], &[Rename("d", "moved"), Create("moved/x")]],
     [&[Exchange("f", "s")], &[Attribute("big")], &[Rename("empty", "d/empty"), Symlink("to", "d/empty/s")]],
+    [&[Rename("f", "g"), Chmod("g", 0o600)], &[Rename("big", "d/large"), Times("d/large", 7)], &[Unlink("d/e/deep")]],
     [&[Fifo("p")], &[Rename("hard1", "big")], &[Unlink("d/e/deep"), Rmdir("d/e")]],
 ];
 

@@ -143,6 +143,30 @@ fn one_file_fails_alone() {
     bench.end();
 }
 
+/// Goal: a file that can't be looked at when all has been written keeps its notes, and nothing else does.
+#[test]
+fn one_look_fails_alone() {
+    if !may_run() {
+        return;
+    }
+    let bench = bench("look", 1);
+    here(&bench, &[Create("new"), Write("new", 0, 9), Mkdir("made"), Create("made/inner"), Append("f", 3)]);
+    let mut looks = 0;
+    let mut hook = |step: &str| {
+        looks += usize::from(step == "look");
+        if step == "look" && looks == 3 { Err(Errno::EIO) } else { Ok(()) }
+    };
+    let result = bench.writer.lock().unwrap().round_with(false, &mut hook);
+    assert_eq!(result.unwrap_err().errno, Errno::EIO);
+    assert!(looks > 4, "the round goes on");
+    assert_eq!(failed(&bench).len(), 1, "{:?}", failed(&bench));
+    assert_eq!(std::fs::read(low(&bench, "new")).unwrap(), text(9, 0));
+    round(&bench).unwrap();
+    assert!(bench.writer.lock().unwrap().is_clean().unwrap() && failed(&bench).is_empty());
+    assert!(low(&bench, "made/inner").exists());
+    bench.end();
+}
+
 /// Goal: what others have removed below while it was changed here is made again, with the directories on the way to it, if
 /// all of it is here; of a file of which only attributes were changed the removal stands.
 #[test]
