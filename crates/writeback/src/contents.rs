@@ -63,8 +63,20 @@ impl Work<'_> {
         if done.as_ref().is_err_and(|failure| failure.errno != crate::CUT) {
             // What is there is known to the next round as what this one has left.
             let _ = self.note_failed(id, (&found.dir, &found.name));
+            if self.is_gone(node(id))? {
+                self.note_half(id, file, (&found.dir, &found.name))?;
+            }
         }
         done
+    }
+
+    /// A node has gone here while its file was written: the next round, which removes that, knows it as it is now.
+    fn note_half(&mut self, id: u64, file: Id, (dir, name): (&Dir, &[u8])) -> Result<()> {
+        let has_begun = self.plan.begun.get(&id).is_some_and(|begun| begun.is_now);
+        match dir.stat(name)?.filter(|there| has_begun && there.id == file) {
+            Some(there) => self.note_written(id, &there.stamp),
+            None => Ok(()),
+        }
     }
 
     /// Writes what was changed of a file where it is.

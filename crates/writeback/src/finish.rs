@@ -4,7 +4,7 @@ use crate::below::{Dir, There};
 use crate::journal::Journal;
 use crate::outcome::Of;
 use crate::place::Found;
-use crate::plan::{if_there, image, names_in, node};
+use crate::plan::{Spot, if_there, image, names_in, node};
 use crate::{Failure, Id, Result, Work};
 use base::{Error, Kind, Node};
 use cache::touch::{Label, OF_NODES, Set};
@@ -136,6 +136,12 @@ impl Work<'_> {
             return Ok(Some(Stamped { node: node(id), stamp, name }));
         }
         let missing = self.stamp_of_missing(id)?;
+        if let (None, Some(&(size, mtime, ctime))) = (missing, self.written.get(&id))
+            && self.below.names().is_none()
+        {
+            // Gone here while it was written, at a name of which only the next round knows.
+            self.note_written(id, &Stamp { device: file.0, number: file.1, size, mtime, ctime, ..Stamp::default() })?;
+        }
         Ok(missing.map(|stamp| Stamped { node: node(id), stamp, name: None }))
     }
 
@@ -252,6 +258,34 @@ impl Work<'_> {
         Ok(self.has_note(logs, b"n", id)? || self.has_note(logs, &OF_NODES, id)?)
     }
 
+    /// Whether a file that the round has written has had a name that programs have changed since the round began.
+    fn has_lost_name(&self, logs: &[Node], id: u64) -> Result<bool> {
+        if !self.written.contains_key(&id) {
+            return Ok(false);
+        }
+        let noted = self.plan.nodes.get(&id).and_then(|noted| noted.spot.as_ref());
+        let spots = noted.into_iter().chain(self.plan.targets.get(&id).into_iter().flatten());
+        for spot in spots.chain(self.plan.names_found.get(&id)) {
+            if self.is_name_noted(logs, spot)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a name is noted in one of these logs.
+    pub fn is_name_noted(&self, logs: &[Node], (dir, name): &Spot) -> Result<bool> {
+        let (fs, label) = (self.cache.fs(), Label::new(b'n', *dir));
+        for log in logs {
+            if let Some(names) = if_there(fs.lookup(&self.cx, *log, label.whole()))?
+                && if_there(fs.lookup(&self.cx, names, name))?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a note of one of these kinds is.
     fn has_note(&self, logs: &[Node], kinds: &[u8], id: u64) -> Result<bool> {
         for (log, kind) in logs.iter().flat_map(|log| kinds.iter().map(|kind| (*log, *kind))) {
@@ -271,6 +305,8 @@ impl Work<'_> {
             let is_clean = is_over && !self.is_noted(&logs, node.id)?;
             let name = name.as_ref().map(|(dir, name)| (*dir, &name[..]));
             match fs.written(&self.cx, *node, &Written { stamp: *stamp, is_clean, name }) {
+                // The notes of its names say what it was like before.
+                Ok(()) if self.has_lost_name(&logs, node.id)? => self.note_written(node.id, stamp)?,
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ESTALE)) => self.note_written(node.id, stamp)?,
                 Err(error) => return Err(image(error)),

@@ -44,10 +44,10 @@ impl Work<'_> {
         self.note_file_anew(self.log_of_now()?, b'm', id, stamp)
     }
 
-    /// A node has gone here while its file was written below: the round that removes that has no other way to know what it
-    /// was like.
+    /// A node, or a name of it, has gone here while its file was written below: the round that removes that has no other way to
+    /// know what it was like.
     pub fn note_written(&mut self, id: u64, stamp: &Stamp) -> Result<()> {
-        self.note_file(self.log_of_now()?, b'v', id, stamp)
+        self.note_file_anew(self.log_of_now()?, b'v', id, stamp)
     }
 
     /// The round is about to write a file, or has appended bytes to it: `left` says what size and time of change it has when the

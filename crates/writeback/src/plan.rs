@@ -267,7 +267,8 @@ impl Plan {
         Ok((Plan::read(cache, cx, numbers, bytes <= mapped_max)?, bytes))
     }
 
-    fn read_notes(cache: &Cache, cx: &Cx, (behind, now): (u64, u64)) -> Result<Plan> {
+    /// The same without the tree: what has been noted, and what names led to.
+    pub fn read_notes(cache: &Cache, cx: &Cx, (behind, now): (u64, u64)) -> Result<Plan> {
         let mut plan = Plan { root: cache.tree().id, moved: cache.fs().directory_moves().map_err(image)?.0, ..Plan::default() };
         let mut rounds: Vec<u64> = names_in(cache, cx, cache.touched())?
             .iter()

@@ -3,7 +3,7 @@
 
 use crate::below::id_of_node;
 use crate::place::Found;
-use crate::plan::{Spot, if_there, image, names_in, node};
+use crate::plan::{Plan, Spot, if_there, image, names_in, node};
 use crate::{Id, Result, Work};
 use base::Kind;
 use std::collections::BTreeSet;
@@ -37,32 +37,73 @@ impl Work<'_> {
         if self.plan.names_found.contains_key(&id) { self.find(id, file) } else { Ok(None) }
     }
 
+    /// Looks in the tree, then in the notes that have been made since this round began: a name that was touched meanwhile says
+    /// nothing about what is below; its note says what it led to before.
     fn search(&mut self, mut wanted: BTreeSet<u64>) -> Result<()> {
         let (mut todo, mut found) = (vec![self.plan.root], Vec::new());
+        let (mut has_touched, logs) = (false, self.logs_since()?);
         while let (Some(dir), false) = (todo.pop(), wanted.is_empty()) {
             for name in if_there_names(self, dir)? {
                 let Some((child, kind)) = if_there(self.cache.fs().lookup_kind(&self.cx, node(dir), &name))? else { continue };
-                if kind == Kind::Directory {
+                let (spot, is_directory) = ((dir, name), kind == Kind::Directory);
+                if is_directory {
                     todo.push(child.id);
-                    if let Some(known) = if_there(self.cache.known_if(child))?.flatten() {
-                        let file = id_of_node(self.cache, child.id, &known.stamp);
-                        self.plan.ids.entry(child.id).or_insert(file);
-                        found.push(((dir, name.clone()), child.id));
-                    }
-                    self.plan.dirs.entry(child.id).or_insert((dir, name));
-                } else if !self.plan.names.contains_key(&(dir, name.clone())) && wanted.remove(&child.id) {
-                    if let Some(noted) = self.plan.nodes.get_mut(&child.id) {
-                        noted.spot = Some((dir, name.clone()));
-                    }
-                    found.push(((dir, name.clone()), child.id));
-                    // So that it is found by this name from now on.
-                    self.plan.names_found.insert(child.id, (dir, name));
+                } else if self.plan.names.contains_key(&spot) || !wanted.contains(&child.id) {
+                    continue;
+                }
+                // Asked behind the look: who changes a name notes that before.
+                if self.is_name_noted(&logs, &spot)? {
+                    has_touched = true;
+                } else if is_directory {
+                    self.found_directory(child.id, &spot, &mut found)?;
+                } else {
+                    wanted.remove(&child.id);
+                    self.found_name(child.id, spot.clone());
+                    found.push((spot, child.id));
                 }
             }
+        }
+        if has_touched || !wanted.is_empty() {
+            self.search_notes(&wanted, &mut found)?;
         }
         // Directories that were not known before.
         self.places.forget();
         self.know(found)
+    }
+
+    /// The same in the notes.
+    fn search_notes(&mut self, wanted: &BTreeSet<u64>, found: &mut Vec<(Spot, u64)>) -> Result<()> {
+        let last = self.plan.rounds.last().copied().unwrap_or(0);
+        let since = Plan::read_notes(self.cache, &self.cx, (last, u64::MAX))?;
+        for (id, file) in &since.ids {
+            let spots = since.was.get(file).into_iter().flatten();
+            let Some(spot) = spots.into_iter().find(|spot| !self.plan.names.contains_key(*spot)).cloned() else { continue };
+            if wanted.contains(id) {
+                self.found_name(*id, spot.clone());
+                found.push((spot, *id));
+            } else if if_there(self.cache.fs().attr(&self.cx, node(*id)))?.is_some_and(|attr| attr.kind == Kind::Directory) {
+                self.found_directory(*id, &spot, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on the node is found by this name.
+    fn found_name(&mut self, id: u64, spot: Spot) {
+        if let Some(noted) = self.plan.nodes.get_mut(&id) {
+            noted.spot = Some(spot.clone());
+        }
+        self.plan.names_found.insert(id, spot);
+    }
+
+    fn found_directory(&mut self, id: u64, spot: &Spot, found: &mut Vec<(Spot, u64)>) -> Result<()> {
+        if let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten() {
+            let file = id_of_node(self.cache, id, &known.stamp);
+            self.plan.ids.entry(id).or_insert(file);
+            found.push((spot.clone(), id));
+        }
+        self.plan.dirs.entry(id).or_insert_with(|| spot.clone());
+        Ok(())
     }
 
     /// Whether something has moved here since this round began, so that names that nobody had touched then may lead elsewhere.

@@ -71,6 +71,47 @@ fn directories_that_go_meanwhile() {
     bench.end();
 }
 
+/// Goal: a file that has lost the name that is noted of it is found below by another one, which programs change, or the
+/// directory of which they move, while the round looks for it: it is written where it is, and not made again.
+#[test]
+fn names_that_change_while_they_are_looked_for() {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 40;
+    let firsts: [&[Op]; 3] = [
+        &[Append("hard1", 9), Create("new"), Rename("new", "hard1")],
+        &[Append("d/deep", 9), Unlink("d/deep")],
+        &[Append("hard1", 9), Unlink("hard1"), Link("hard2", "h")],
+    ];
+    let others: [&[Op]; 5] = [
+        &[Rename("hard2", "d/e/h")],
+        &[Link("hard2", "d/h"), Unlink("hard2"), Rename("d/h", "h2")],
+        &[Rename("d/e", "e2"), Rename("d", "e2/d"), Rename("e2/deep", "deep")],
+        &[Unlink("hard2"), Create("hard2"), Rename("d/e", "k"), Unlink("k/deep")],
+        &[Rename("d", "d3"), Mkdir("d"), Rename("d3/e", "d/e")],
+    ];
+    let bench = bench("names", firsts.len() * others.len() * STEPS);
+    // A second name of a file deep in the tree.
+    (0..bench.runs).for_each(|run| bench.both(run, Link("d/e/deep", "d/deep")));
+    round(&bench).unwrap();
+    let mut run = 0;
+    for first in firsts {
+        for other in others {
+            for at in 1..STEPS {
+                first.iter().for_each(|op| bench.both(run, *op));
+                let came = bench.meanwhile(run, at, other, usize::MAX);
+                bench.check(run, &format!("{first:?}; before step {at}: {other:?}"));
+                run += 1;
+                if !came {
+                    break;
+                }
+            }
+        }
+    }
+    bench.end();
+}
+
 /// Goal: a step that fails is made again by the next round, and all comes out, whichever it is.
 #[test]
 fn any_step_fails() {

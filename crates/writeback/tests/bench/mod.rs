@@ -12,7 +12,7 @@ use cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
 use engine::mkfs::{self, Options};
 use pm::{Errno, UserSlice};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -404,7 +404,7 @@ impl Bench {
 
     pub fn check(&self, run: usize, what: &str) {
         let there = self.drained(run, what);
-        assert_eq!(there, tree(&self.twins.join(run.to_string())), "run {run}: {what}");
+        must_be_same(&there, &tree(&self.twins.join(run.to_string())), &format!("run {run}: {what}"));
     }
 
     /// Rounds until all is below; what is there then, which is what the cache shows.
@@ -415,7 +415,7 @@ impl Bench {
         let there = tree(&self.low.join(run.to_string()));
         println!("run {run}: {what}");
         let here = self.with(|cx| self.show_run(cx, run));
-        assert_eq!(here, there, "run {run}: {what}: as the cache shows it");
+        must_be_same(&here, &there, &format!("run {run}: {what}: as the cache shows it"));
         let park = self.low.join(writeback::PARK);
         assert!(!park.exists(), "run {run}: {what}: left in the park: {:?}", tree(&park));
         there
@@ -583,4 +583,11 @@ pub fn first() -> Option<usize> {
 
 pub fn may_run() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Says in what paths two trees differ.
+fn must_be_same(one: &BTreeMap<String, Shown>, other: &BTreeMap<String, Shown>, what: &str) {
+    let paths: BTreeSet<&String> = one.keys().chain(other.keys()).filter(|path| one.get(*path) != other.get(*path)).collect();
+    let differ = paths.iter().map(|path| format!("{path}: {:?}\n  and {:?}", one.get(*path), other.get(*path)));
+    assert!(paths.is_empty(), "{what}:\n{}", differ.collect::<Vec<_>>().join("\n"));
 }
