@@ -25,6 +25,15 @@ pub(crate) struct Moves {
     round: u64,
 }
 
+/// What the path of a node says below when it leads to nothing there, or to something of another type (a symlink, a socket): as
+/// long as a round is to put the original where it belongs, that is somewhere else.
+pub(crate) fn elsewhere(error: Error) -> Error {
+    match error {
+        Error::Posix(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENXIO) => Errno::ESTALE.into(),
+        error => error,
+    }
+}
+
 impl Cache {
     /// Whether a name is all that says which file it is below: a daemon's numbers say nothing. Then every move counts as
     /// one of a directory does, and no path below is believed between a move here of one of its names and the round that makes it

@@ -5,6 +5,7 @@
 //! the bit and no original ([`UNKNOWN`]): so no fast path says anything of it but that it is listed, and whoever looks for
 //! it asks below, and is told why, or finds it.
 
+use crate::settle::elsewhere;
 use crate::{Cache, own};
 use base::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
 use engine::lower::{Fetched, Known, Stamp, Whole, bits};
@@ -92,7 +93,7 @@ impl Cache {
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-            let (handle, original) = self.lower.at(cx, &self.path_to(cx, node)?)?;
+            let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(elsewhere)?;
             let text = if original.attr.kind == Kind::Symlink { handle.target(cx, out) } else { Err(Errno::ESTALE.into()) };
             self.names_led(cx, before, (node, b""))?;
             text

@@ -1,6 +1,7 @@
 //! Extended attributes: the original's, asked for each time. That there are none, as nearly always, is kept.
 
 use crate::lower::Handle;
+use crate::settle::elsewhere;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use core::ffi::CStr;
@@ -14,12 +15,11 @@ impl Cache {
         let Some(known) = self.known_if(node)?.filter(|known| known.state & (bits::NO_XATTRS | bits::XATTRS) == 0) else {
             return Ok(None);
         };
-        let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
         if self.lower.lacks(lacks::XATTRS) {
             return Ok(None);
         }
         let before = self.names_lead(cx, (node, b""))?;
-        let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
+        let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(elsewhere)?;
         self.names_led(cx, before, (node, b""))?;
         if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());
