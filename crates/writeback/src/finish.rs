@@ -2,7 +2,7 @@
 
 use crate::below::{Dir, There};
 use crate::journal::Journal;
-use crate::outcome::Of;
+use crate::outcome::{LATER, Of};
 use crate::place::Found;
 use crate::plan::{Spot, if_there, image, names_in, node};
 use crate::{Failure, Id, Result, Work};
@@ -108,7 +108,12 @@ impl Work<'_> {
             if self.outcomes.keeps(id) {
                 continue;
             }
-            let stamped = self.stamped(id).map(|stamped| all.extend(stamped));
+            let stamped = match self.stamped(id) {
+                // Another program moves a directory on its way: it is written, and looked at again.
+                Err(failure) if failure.errno == LATER => self.stamped_as_missing(id),
+                stamped => stamped,
+            };
+            let stamped = stamped.map(|stamped| all.extend(stamped));
             self.settle(self.noted_as(id), stamped)?;
         }
         Ok(all)
@@ -135,13 +140,17 @@ impl Work<'_> {
             let stamp = self.stamp_of(id, &there)?;
             return Ok(Some(Stamped { node: node(id), stamp, name }));
         }
-        let missing = self.stamp_of_missing(id)?;
-        if let (None, Some(&(size, mtime, ctime))) = (missing, self.written.get(&id))
+        if let (None, Some(&(size, mtime, ctime))) = (self.stamp_of_missing(id)?, self.written.get(&id))
             && self.below.names().is_none()
         {
             // Gone here while it was written, at a name of which only the next round knows.
             self.note_written(id, &Stamp { device: file.0, number: file.1, size, mtime, ctime, ..Stamp::default() })?;
         }
+        self.stamped_as_missing(id)
+    }
+
+    fn stamped_as_missing(&mut self, id: u64) -> Result<Option<Stamped>> {
+        let missing = self.stamp_of_missing(id)?;
         Ok(missing.map(|stamp| Stamped { node: node(id), stamp, name: None }))
     }
 
