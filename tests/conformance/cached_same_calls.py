@@ -1,12 +1,12 @@
 # own
 # seconds: 60
 # Each call behind a cache says what it says on a plain directory, while rounds move the same names below all the time. Method:
-# three processes make random calls, each in a part of its own, behind the cache and on tmpfs, and compare the errno of each, and
+# three processes make random calls, each in a part of its own, behind the cache and beside it, and compare the errno of each, and
 # what a name leads to. DURATION=n (10) seconds a way, SEED=n.
 import os, random, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/storm")
-from calls import do, step, tree
+from calls import do, seen, step, tree
 
 JOBS = 3
 
@@ -14,14 +14,7 @@ JOBS = 3
 def look(path):
     """What is to be seen of a name, or its errno."""
     try:
-        stat = os.lstat(path)
-        kind, content = stat.st_mode >> 12, b""
-        if kind == 10:
-            content = os.readlink(path)
-        elif kind == 8:
-            with open(path, "rb") as file:
-                content = file.read()
-        return kind, stat.st_mode & 0o7777, 0 if kind == 4 else stat.st_nlink, content
+        return seen(path, os.lstat(path))
     except OSError as error:
         return error.errno
 
@@ -37,7 +30,7 @@ def work(here, plain, seed, worker, end):
         if number % 8 == 0 and said == wanted:
             said, wanted = (look(f"{root}/{call[1]}") for root in (here, plain))
         if said != wanted:
-            short = lambda seen: (*seen[:3], len(seen[3])) if isinstance(seen, tuple) else seen
+            short = lambda what: (*what[:3], len(what[3])) if isinstance(what, tuple) else what
             return f"call {number} of {worker}, {call}: {short(said)}, not {short(wanted)}"
     return None if tree(here) == tree(plain) else f"{worker}: the trees differ after {number} calls"
 

@@ -249,21 +249,30 @@ impl Cache {
 
     /// Whether a name has changed here, and no round that is over has made that below.
     pub(crate) fn is_name_touched(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
-        let (cx, fs, label, mut cookie) = (&own(cx), self.fs(), Label::new(b'n', dir.id), 0);
-        let if_there = |found| match found {
-            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
-            found => found.map(Some),
-        };
+        let (cx, mut cookie) = (&own(cx), 0);
         while let Some((round, next)) = self.next_name(cx, self.touched, cookie, |kind| kind == Kind::Directory)? {
             cookie = next;
-            if let Some(log) = if_there(fs.lookup(cx, self.touched, round.bytes()))?
-                && let Some(names) = if_there(fs.lookup(cx, log, label.whole()))?
-                && if_there(fs.lookup(cx, names, name))?.is_some()
+            if let Some(log) = self.find_note(cx, self.touched, round.bytes())?
+                && self.is_name_noted(cx, log, dir, name)?
             {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a name is noted in one log.
+    pub fn is_name_noted(&self, cx: &Cx, log: Node, dir: Node, name: &[u8]) -> Result<bool> {
+        let Some(names) = self.find_note(cx, log, Label::new(b'n', dir.id).whole())? else { return Ok(false) };
+        Ok(self.find_note(cx, names, name)?.is_some())
+    }
+
+    /// A note, or a directory of notes; a round that is over removes them.
+    fn find_note(&self, cx: &Cx, at: Node, name: &[u8]) -> Result<Option<Node>> {
+        match self.fs().lookup(&own(cx), at, name) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// The directory of the log for the names of a directory, which is newer here than below from now on.

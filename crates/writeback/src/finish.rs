@@ -140,13 +140,14 @@ impl Work<'_> {
             let stamp = self.stamp_of(id, &there)?;
             return Ok(Some(Stamped { node: node(id), stamp, name }));
         }
-        if let (None, Some(&(size, mtime, ctime))) = (self.stamp_of_missing(id)?, self.written.get(&id))
+        let missing = self.stamped_as_missing(id)?;
+        if let (None, Some(&(size, mtime, ctime))) = (&missing, self.written.get(&id))
             && self.below.names().is_none()
         {
             // Gone here while it was written, at a name of which only the next round knows.
             self.note_written(id, &Stamp { device: file.0, number: file.1, size, mtime, ctime, ..Stamp::default() })?;
         }
-        self.stamped_as_missing(id)
+        Ok(missing)
     }
 
     fn stamped_as_missing(&mut self, id: u64) -> Result<Option<Stamped>> {
@@ -284,11 +285,8 @@ impl Work<'_> {
 
     /// Whether a name is noted in one of these logs.
     pub fn is_name_noted(&self, logs: &[Node], (dir, name): &Spot) -> Result<bool> {
-        let (fs, label) = (self.cache.fs(), Label::new(b'n', *dir));
         for log in logs {
-            if let Some(names) = if_there(fs.lookup(&self.cx, *log, label.whole()))?
-                && if_there(fs.lookup(&self.cx, names, name))?.is_some()
-            {
+            if self.cache.is_name_noted(&self.cx, *log, node(*dir), name).map_err(image)? {
                 return Ok(true);
             }
         }

@@ -76,8 +76,8 @@ impl Work<'_> {
         let last = self.plan.rounds.last().copied().unwrap_or(0);
         let since = Plan::read_notes(self.cache, &self.cx, (last, u64::MAX))?;
         for (id, file) in &since.ids {
-            let spots = since.was.get(file).into_iter().flatten();
-            let Some(spot) = spots.into_iter().find(|spot| !self.plan.names.contains_key(*spot)).cloned() else { continue };
+            let mut spots = since.was.get(file).into_iter().flatten();
+            let Some(spot) = spots.find(|spot| !self.plan.names.contains_key(*spot)).cloned() else { continue };
             if wanted.contains(id) {
                 self.found_name(*id, spot.clone());
                 found.push((spot, *id));

@@ -58,20 +58,25 @@ def do(root, call):
     return 0
 
 
+def seen(path, stat):
+    """What is to be seen of a name, whose `lstat` is known: type, mode, links and contents."""
+    kind, content = stat.st_mode >> 12, b""
+    if kind == 10:
+        content = os.readlink(path)
+    elif kind != 4:
+        with open(path, "rb") as file:
+            content = file.read()
+    return kind, stat.st_mode & 0o7777, 0 if kind == 4 else stat.st_nlink, content
+
+
 def tree(root):
     """All that is to be seen of it."""
-    seen, todo = {}, [""]
+    found, todo = {}, [""]
     while todo:
         part = todo.pop()
         for entry in os.scandir(root + "/" + part):
-            path, stat = part + entry.name, entry.stat(follow_symlinks=False)
-            kind, content = stat.st_mode >> 12, b""
-            if kind == 4:
+            path = part + entry.name
+            found[path] = seen(entry.path, entry.stat(follow_symlinks=False))
+            if found[path][0] == 4:
                 todo.append(path + "/")
-            elif kind == 10:
-                content = os.readlink(entry.path)
-            else:
-                with open(entry.path, "rb") as file:
-                    content = file.read()
-            seen[path] = (kind, stat.st_mode & 0o7777, 0 if kind == 4 else stat.st_nlink, content)
-    return seen
+    return found
