@@ -9,7 +9,7 @@
 //! touched/ROUND/eNODE/NAME  the extended attribute NAME of the node was set or removed
 //! touched/ROUND/mNODE       the node NODE was made below, as which file
 //! touched/ROUND/wNODE       a round has begun to write the file of the node below; the stamp's number: one more than the
-//!                           offset at which it appends there, or 0
+//!                           offset at which it appends there, or 0; its device: one more than where those bytes begin here
 //! touched/ROUND/vNODE       a round has written the file of the node below and the node has gone here since: as which stamp
 //! touched/ROUND/gNODE       the node has gone here, and its name was noted earlier: as which file it was known by then
 //! touched/ROUND/tNODE       an mNODE or wNODE that is being written anew

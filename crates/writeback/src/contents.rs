@@ -164,14 +164,17 @@ impl Work<'_> {
             }
             self.keep_theirs(dir, name)?;
         }
-        let appends = begun.and_then(|begun| begun.appends);
+        let resumed = begun.and_then(|begun| begun.appends).zip(tail);
+        // Where it is not known where they begin, as much is there as is the same.
+        let appends =
+            resumed.map(|(appends, tail)| appends.since(tail).unwrap_or(Appends { from: tail, at: appends.at, done: 0 }));
         let left = match tail {
             Some(tail) => there.0 + size.saturating_sub(tail),
             None if is_cut => size,
             None => there.0.max(size),
         };
         if !noted.is_new && !begun.is_some_and(|begun| begun.is_now) {
-            let appends = appends.or(tail.map(|_| Appends { at: there.0, done: 0 }));
+            let appends = appends.or(tail.map(|from| Appends { from, at: there.0, done: 0 }));
             self.note_begun(id, appends, (left, attr.mtime))?;
         }
         // A mapping may have been stored into at any byte, or at none.
@@ -193,7 +196,9 @@ impl Work<'_> {
                 None => self.append_from(&file, id, (tail, size), tail)?,
             };
             let at = appends.map_or(there.0, |appends| appends.at);
-            self.note_begun(id, Some(Appends { at, done: size - tail }), (left, attr.mtime))?;
+            self.note_begun(id, Some(Appends { from: tail, at, done: size - tail }), (left, attr.mtime))?;
+        } else if noted.has_appended() {
+            self.note_begun(id, Some(Appends::in_place(size)), (left, attr.mtime))?;
         }
         Ok(Wrote { is_merged: is_theirs || is_moved, looked: file.looked()?, mtime: attr.mtime })
     }

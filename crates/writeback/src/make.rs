@@ -174,9 +174,9 @@ impl Work<'_> {
             self.move_in((&park, &new), (at, name), there, dir)?;
         }
         self.before("note")?;
-        if let Some(tail) = self.plan.nodes.get(&target.node.id).and_then(Noted::appended_from) {
+        if self.plan.nodes.get(&target.node.id).is_some_and(Noted::has_appended) {
             // If this round is cut off, the next one is not to append that again.
-            let appends = Appends { at: tail, done: made.stamp.size.saturating_sub(tail) };
+            let appends = Appends::in_place(made.stamp.size);
             self.note_begun(target.node.id, Some(appends), (made.stamp.size, made.stamp.mtime))?;
         }
         self.note_made(target.node.id, &made.stamp)?;

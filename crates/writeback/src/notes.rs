@@ -68,8 +68,9 @@ impl Work<'_> {
 
     fn note_left(&self, id: u64, appends: Option<Appends>, (size, mtime): (u64, i64)) -> Result<()> {
         let Some(log) = self.log_of_round()? else { return Ok(()) };
-        let (number, ctime) = appends.map_or((0, 0), |appends| (appends.at + 1, appends.done as i64));
-        self.note_file_anew(log, b'w', id, &Stamp { size, number, mtime, ctime, ..Stamp::default() })
+        let appends = appends.map(|appends| (appends.from.wrapping_add(1), appends.at + 1, appends.done as i64));
+        let (device, number, ctime) = appends.unwrap_or_default();
+        self.note_file_anew(log, b'w', id, &Stamp { size, device, number, mtime, ctime, ..Stamp::default() })
     }
 
     /// The next round takes a file of this size and time of change for what rounds have left.

@@ -1,7 +1,7 @@
 //! The end of a round of which a part failed: what succeeded is over, and the notes of the rest stay.
 //!
-//! Each note stands for itself, so they go one by one, and a writer that dies in between leaves some that find their work
-//! done. A note of a name is not needed once the name is below as it is here, even while another name of the same round
+//! Each note stands for itself, but that of what a round has begun, which goes last: so they go one by one, and a writer that
+//! dies in between leaves some that find their work done. A note of a name is not needed once the name is below as it is here, even while another name of the same round
 //! fails: what moved away from it is found in the park, or where it was left.
 //!
 //! With a journal, whose tail moves only when all is below, and behind a daemon, where the log of moves goes with the notes,
@@ -46,7 +46,10 @@ impl Work<'_> {
         let name = Label::new(b'r', round);
         let Some(log) = if_there(fs.lookup(&self.cx, touched, name.number()))? else { return Ok(()) };
         let mut is_empty = true;
-        for label in names_in(self.cache, &self.cx, log)? {
+        let mut labels = names_in(self.cache, &self.cx, log)?;
+        // As long as it is noted that bytes were appended, it is noted that they are below.
+        labels.sort_by_key(|label| label.first() == Some(&b'w'));
+        for label in labels {
             let stays = match (label.first(), label.get(1..).and_then(Label::parse)) {
                 (Some(b'n'), Some(dir)) => self.free_names(log, (&label, dir))?,
                 (_, Some(node)) if !self.outcomes.keeps_notes(node) => {

@@ -62,6 +62,11 @@ impl Noted {
         self.set.has(Set::SIZE) || self.from.is_some() || !(self.ranges.is_empty() && self.chunks.is_empty())
     }
 
+    /// Whether bytes were written by `O_APPEND`.
+    pub fn has_appended(&self) -> bool {
+        self.ranges.iter().any(|range| range.is_appended)
+    }
+
     /// From where on the file was extended by `O_APPEND` alone.
     pub fn appended_from(&self) -> Option<u64> {
         let mut appended = self.ranges.iter().filter(|range| range.is_appended).map(|range| range.from);
@@ -77,10 +82,26 @@ impl Noted {
 /// Bytes that a round appends to a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Appends {
+    /// Where they begin here.
+    pub from: u64,
     /// Where they begin below.
     pub at: u64,
     /// How many are there for certain.
     pub done: u64,
+}
+
+impl Appends {
+    /// All of a file of this size, which is below as it is here.
+    pub fn in_place(size: u64) -> Appends {
+        Appends { from: 0, at: 0, done: size }
+    }
+
+    /// Those of them from an offset here on: a round that was cut off at its end may have removed the notes of the others. `None`:
+    /// they begin behind it.
+    pub fn since(self, from: u64) -> Option<Appends> {
+        let skipped = from.checked_sub(self.from)?;
+        Some(Appends { from, at: self.at + skipped, done: self.done.saturating_sub(skipped) })
+    }
 }
 
 /// A file that a round has begun to write.
@@ -187,15 +208,18 @@ pub fn if_there<T>(found: base::Result<T>) -> Result<Option<T>> {
 impl Plan {
     /// Takes what has been noted. From now on notes are made for the next round.
     pub fn take(cache: &Cache, cx: &Cx) -> Result<Plan> {
-        Plan::closed(cache, cx, |now| {
-            let plan = Plan::read(cache, cx, (0, now), true)?;
-            if !plan.is_empty() {
-                // The round changes the times of the directory at the top, which nobody is to take for others' doing.
-                cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
-            }
-            plan.mark_dirty(cache, cx)?;
-            Ok(plan)
-        })
+        Plan::closed(cache, cx, |now| Plan::of_round(cache, cx, now))
+    }
+
+    /// All that has been noted before a number, for a round. The gate is closed.
+    pub fn of_round(cache: &Cache, cx: &Cx, now: u64) -> Result<Plan> {
+        let plan = Plan::read(cache, cx, (0, now), true)?;
+        if !plan.is_empty() {
+            // The round changes the times of the directory at the top, which nobody is to take for others' doing.
+            cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
+        }
+        plan.mark_dirty(cache, cx)?;
+        Ok(plan)
     }
 
     /// A round that was cut off at its end has called nodes clean, and left their notes. Whoever compares such a node with its
@@ -347,7 +371,10 @@ impl Plan {
                 }
                 b'w' => {
                     let stamp = cache.known_if(note).map_err(image)?.map_or(Stamp::default(), |known| known.stamp);
-                    let appends = stamp.number.checked_sub(1).map(|at| Appends { at, done: stamp.ctime.max(0) as u64 });
+                    let done = stamp.ctime.max(0) as u64;
+                    // Older versions did not note where that is here.
+                    let from = stamp.device.wrapping_sub(1);
+                    let appends = stamp.number.checked_sub(1).map(|at| Appends { from, at, done });
                     let left = (stamp.blocks, stamp.mtime);
                     self.facts.entry(id).or_default().mtimes.push(stamp.mtime);
                     self.begun.insert(id, Begun { appends, left, is_before: true, is_now: false });

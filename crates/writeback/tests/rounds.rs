@@ -7,7 +7,7 @@
 
 mod bench;
 
-use bench::Op::*;
+use bench::Op::{self, *};
 use bench::{Bench, How, OPS, may_run};
 
 /// Goal: each operation, and each pair of them, comes out below as on a plain directory, with one round after both and
@@ -77,6 +77,49 @@ fn pairs_cut_off_behind(how: How) {
                 bench.both(run, *b);
                 let was_cut = bench.cut(at);
                 bench.check(run, &format!("{a:?}, {b:?}, cut at {at}"));
+                run += 1;
+                if !was_cut {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: a round that takes over the notes of one that was cut off may be cut off itself, at any step, and programs go on in between:
+/// what they append comes once, in order.
+#[test]
+fn cut_off_twice() {
+    if !may_run() {
+        return;
+    }
+    for how in [How::Directory, How::Journal] {
+        cut_off_twice_behind(how);
+    }
+}
+
+fn cut_off_twice_behind(how: How) {
+    const STEPS: usize = 40;
+    let triples: [[Op; 3]; 4] = [
+        [Append("f", 100), Append("f", 30), Append("f", 7)],
+        [Append("big", 70_000), Append("big", 9), Append("f", 7)],
+        [Append("f", 100), Write("f", 3, 10), Append("f", 7)],
+        [Append("f", 10), Rename("f", "g"), Append("g", 7)],
+    ];
+    let bench = Bench::new("twice", triples.len() * STEPS * 3, how);
+    let mut run = 0;
+    for triple in triples {
+        // The first one is cut off when it has written, or at its end.
+        for first in [6, 9, 11] {
+            for second in 1..STEPS {
+                bench.both(run, triple[0]);
+                bench.cut(first);
+                bench.both(run, triple[1]);
+                let was_cut = bench.cut(second);
+                bench.both(run, triple[2]);
+                bench.check(run, &format!("{triple:?}, cut at {first} and at {second}"));
                 run += 1;
                 if !was_cut {
                     break;

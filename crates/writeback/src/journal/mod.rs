@@ -191,7 +191,7 @@ impl Journal {
             let (plan, _) = Plan::since(cache, cx, (cutter.covered, now), MAPPED_MAX)?;
             let mut body = Body::new(self.device);
             cutter.say(cache, cx, &plan, &mut body)?;
-            Ok((now, body, Plan::read(cache, cx, (0, now), true)?))
+            Ok((now, body, Plan::of_round(cache, cx, now)?))
         });
         let plan = write(ring, cutter, cut, true)?;
         Ok((plan, ring.last()))
