@@ -227,9 +227,21 @@ fn has_loader(head: &[u8]) -> bool {
     const INTERPRETER: u32 = 3;
     // The loader of another architecture would not load us either.
     if !is_elf(head) {
-        return !head.starts_with(b"\x7fELF");
+        return !is_program(head);
     }
     segments(head).any(|(kind, ..)| kind == INTERPRETER)
+}
+
+/// Whether these are the first bytes of an ELF program of any architecture; the kernel executes nothing else that begins so.
+fn is_program(head: &[u8]) -> bool {
+    const SHORTEST: usize = 52;
+    const BIG_ENDIAN: u8 = 2;
+    if head.len() < SHORTEST || !head.starts_with(b"\x7fELF") || !matches!(head[4], 1 | 2) {
+        return false;
+    }
+    let kind = [head[16], head[17]];
+    let kind = if head[5] == BIG_ENDIAN { u16::from_be_bytes(kind) } else { u16::from_le_bytes(kind) };
+    matches!(kind, 2 | 3)
 }
 
 /// Before this process, or a child that it makes, takes another root directory or other mounts; whether nothing was kept before.

@@ -322,6 +322,65 @@ impl Ready {
     }
 }
 
+/// A program of ours that a child may execute which works with nothing of ours: a copy of it, or the kernel's own file where a
+/// directory of the kernel's is shown. `None`: only a process of its own can, as with scripts, programs that need libraries of
+/// ours, or those that the loader does not load us into.
+///
+/// # Safety
+/// `path` is NUL-terminated, and `envp` the environment of the new program.
+pub unsafe fn opened_for_child(path: *const c_char, envp: Strings) -> Option<i32> {
+    // SAFETY: by contract.
+    let file = unsafe { open_executable(HERE, path, 0) }.ok()?;
+    // SAFETY: by contract.
+    let program = unsafe { copied_for_child(file, path, envp) };
+    if program != Some(file) {
+        call::close(file);
+    }
+    program
+}
+
+/// The same of an open file: itself, or a copy.
+///
+/// # Safety
+/// As for [`opened_for_child`].
+unsafe fn copied_for_child(file: i32, path: *const c_char, envp: Strings) -> Option<i32> {
+    let mut head = [0u8; 4];
+    // SAFETY: the buffer outlives the call.
+    let len = unsafe { serve!(__NR_pread64, file, head.as_mut_ptr(), head.len(), 0) };
+    if len < 0 || head != *b"\x7fELF" {
+        return None;
+    }
+    // SAFETY: a descriptor of the kernel's.
+    let loads = |program: i32| unsafe { hand_over::loads_us(program, c"".as_ptr(), AT_EMPTY_PATH as i32) };
+    if !PROCESS.descriptors.is_ours(file as usize) {
+        return loads(file).then_some(file);
+    }
+    // SAFETY: by contract.
+    if unsafe { in_mount::path(file, HERE, path) }.is_some() {
+        return None;
+    }
+    // SAFETY: by contract.
+    let copy =
+        i32::try_from(program::copy_of(file, unsafe { CStr::from_ptr(path) }.to_bytes())).ok().filter(|copy| *copy >= 0)?;
+    // SAFETY: by contract.
+    if loads(copy) && unsafe { needs_none_of_ours(file, copy, envp) } {
+        return Some(copy);
+    }
+    kernel::close(copy as isize);
+    None
+}
+
+/// Whether a program, `file` of ours, of which `copy` is one, needs no library that only we have.
+///
+/// # Safety
+/// `envp` is the environment of the new program.
+unsafe fn needs_none_of_ours(file: i32, copy: i32, envp: Strings) -> bool {
+    let Some(mut libraries) = Copies::new() else { return false };
+    // SAFETY: by contract.
+    let given = unsafe { libraries::library_path(envp) };
+    libraries.needs_of(file, copy, &Paths { given, wants: &|_| true }).is_ok() && libraries.count() == 0
+}
+
 /// What a person knows a program by: its path, or, where a descriptor is executed, the name that it is told.
 ///
 /// # Safety

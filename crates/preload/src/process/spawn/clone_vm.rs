@@ -4,8 +4,8 @@
 //!
 //! The child may inherit what is ours (the working directory, descriptors), but
 //! must not work with it: what it does before `exec` goes to the kernel as it
-//! is. So all that needs the file systems is done by the parent beforehand, and whatever
-//! does not fit goes the general way.
+//! is. So all that needs the file systems is done by the parent beforehand, the copy of a program of ours too, and
+//! whatever does not fit goes the general way.
 //!
 //! ```text
 //! parent  descriptors readied as for a fork · environment and state made · signals blocked
@@ -15,14 +15,15 @@
 
 use super::actions::{Step, Steps};
 use super::order::{Attributes, Order, SETSIGMASK, apply, attributes, do_step, wait};
+use super::out_of_the_way;
 use crate::next;
-use crate::process::exec::{Whose, whose};
+use crate::process::exec::{Whose, opened_for_child, whose};
 use crate::process::fork::Clone;
 use crate::process::hand_over;
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::operation::{block_signals, set_signals};
-use crate::runtime::{alloc, call, errno, imports, operation, placeholders, signals, thread, tls};
+use crate::runtime::{alloc, call, errno, imports, kernel, operation, placeholders, signals, thread, tls};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use pm::sys::{self, abi::*};
 use posix::ForkToken;
@@ -34,11 +35,27 @@ const SIGCHLD: u32 = 17;
 const UNUSED: i32 = 127;
 const PATH_MAX: usize = 4096;
 
+/// What the child executes.
+enum Program {
+    /// A path of the kernel's.
+    Path(*const c_char),
+    /// A descriptor: a copy of a file of ours, or a file of the kernel's that a mount shows.
+    Open(i32),
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Program::Open(file) = self {
+            kernel::close(*file);
+        }
+    }
+}
+
 /// What the child borrows.
 struct Child<'a> {
     order: &'a Order,
     steps: &'a Steps,
-    path: *const c_char,
+    program: &'a Program,
     attributes: Attributes,
     mask: u64,
     token: ForkToken,
@@ -94,15 +111,11 @@ pub unsafe fn loads(order: &Order) -> bool {
 unsafe fn spawn_by(pid: *mut c_int, order: &Order, steps: &Steps, text: &mut [u8; PATH_MAX]) -> Option<i32> {
     let own = next!(Clone, "clone")?;
     // SAFETY: by contract.
-    let path = unsafe { program(order, text) }?;
-    // SAFETY: a NUL-terminated path.
-    if !unsafe { hand_over::loads_us(HERE, path, 0) } {
-        return None;
-    }
+    let program = unsafe { ready(order, steps, text) }?;
     let tls = tls::get();
     operation::enter(tls);
     // SAFETY: by contract.
-    let child = unsafe { prepare(tls, order, steps, path) };
+    let child = unsafe { prepare(tls, order, steps, &program) };
     let child = child.and_then(|mut child| {
         placeholders::flush();
         let stack = alloc::alloc_pages(STACK_BYTES);
@@ -142,7 +155,7 @@ unsafe fn spawn_by(pid: *mut c_int, order: &Order, steps: &Steps, text: &mut [u8
 ///
 /// # Safety
 /// The order's pointers are the program's.
-unsafe fn prepare<'a>(tls: &tls::Tls, order: &'a Order, steps: &'a Steps, path: *const c_char) -> Option<Child<'a>> {
+unsafe fn prepare<'a>(tls: &tls::Tls, order: &'a Order, steps: &'a Steps, program: &'a Program) -> Option<Child<'a>> {
     let block = alloc::alloc(STATE_MAX);
     if block.is_null() {
         return None;
@@ -165,7 +178,7 @@ unsafe fn prepare<'a>(tls: &tls::Tls, order: &'a Order, steps: &'a Steps, path: 
     let (token, environment) = prepared?;
     // SAFETY: by contract.
     let attributes = unsafe { attributes(order.attr) };
-    Some(Child { order, steps, path, attributes, mask: block_signals(), token, environment, error: 0 })
+    Some(Child { order, steps, program, attributes, mask: block_signals(), token, environment, error: 0 })
 }
 
 unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
@@ -191,9 +204,17 @@ fn run(child: &mut Child) -> i32 {
     } else {
         child.mask | tls::get().hidden.get()
     });
-    let args = [child.path as usize, child.order.argv as usize, child.environment.as_ptr() as usize, 0, 0, 0];
+    let (argv, envp) = (child.order.argv as usize, child.environment.as_ptr() as usize);
     // SAFETY: the program's strings, and ours.
-    let error = unsafe { sys::raw(__NR_execve as usize, args) };
+    let error = unsafe {
+        match *child.program {
+            Program::Path(path) => sys::raw(__NR_execve as usize, [path as usize, argv, envp, 0, 0, 0]),
+            Program::Open(file) => {
+                let args = [file as usize, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH as usize, 0];
+                sys::raw(__NR_execveat as usize, args)
+            }
+        }
+    };
     block_signals();
     -error as i32
 }
@@ -222,17 +243,45 @@ unsafe fn is_kernels(path: *const c_char) -> bool {
     unsafe { *path.cast::<u8>() == b'/' && matches!(whose(HERE, path, 0), Whose::Kernel) }
 }
 
+/// The program of an order, ready to be executed by a child that works with nothing of ours; into which the loader loads us.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn ready(order: &Order, steps: &Steps, text: &mut [u8; PATH_MAX]) -> Option<Program> {
+    // SAFETY: by contract.
+    let (path, is_kernels) = unsafe { found(order, text) }?;
+    if is_kernels {
+        // SAFETY: a NUL-terminated path.
+        return unsafe { hand_over::loads_us(HERE, path, 0) }.then_some(Program::Path(path));
+    }
+    if steps.each().any(|step| matches!(step, Step::CloseFrom(_))) {
+        return None;
+    }
+    // SAFETY: by contract.
+    let file = unsafe { opened_for_child(path, order.envp) }?;
+    let file = out_of_the_way(steps, file as usize).ok()?;
+    Some(Program::Open(file as i32))
+}
+
 /// The kernel's program of an order, if that can be told beforehand.
 ///
 /// # Safety
 /// The order's pointers are the program's.
 pub unsafe fn program(order: &Order, text: &mut [u8; 4096]) -> Option<*const c_char> {
     // SAFETY: by contract.
-    let is_one = |path: *const c_char| unsafe { is_kernels(path) && pm::call!(__NR_faccessat, HERE, path, 1) == Ok(0) };
+    unsafe { found(order, text) }.and_then(|(path, is_kernels)| is_kernels.then_some(path))
+}
+
+/// The path of an order's program, and whether it is the kernel's.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn found(order: &Order, text: &mut [u8; 4096]) -> Option<(*const c_char, bool)> {
     // SAFETY: by contract.
     let name = unsafe { CStr::from_ptr(order.file) }.to_bytes();
     if !order.search || name.contains(&b'/') {
-        return is_one(order.file).then_some(order.file);
+        // SAFETY: by contract.
+        return unsafe { executable(order.file) }.ok().flatten().map(|is_kernels| (order.file, is_kernels));
     }
     // SAFETY: libc's environment.
     let path = unsafe { imports::get_variable(imports::environ, b"PATH") }?.to_bytes();
@@ -244,12 +293,29 @@ pub unsafe fn program(order: &Order, text: &mut [u8; 4096]) -> Option<*const c_c
         *place.last_mut()? = 0;
         let path: *const c_char = text.as_ptr().cast();
         // SAFETY: a NUL-terminated path.
-        if !unsafe { is_kernels(path) } {
-            return None;
-        }
-        if is_one(path) {
-            return Some(path);
+        if let Some(is_kernels) = unsafe { executable(path) }.ok()? {
+            return Some((path, is_kernels));
         }
     }
     None
+}
+
+/// Whether an absolute path is a program of the kernel's (`true`) or of ours (`false`). `None`: there is none. An error: that
+/// can't be told without the general way.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn executable(path: *const c_char) -> Result<Option<bool>, ()> {
+    // SAFETY: by contract; it has at least its NUL.
+    if unsafe { *path.cast::<u8>() } != b'/' {
+        return Err(());
+    }
+    // SAFETY: by contract.
+    match unsafe { whose(HERE, path, 0) } {
+        // SAFETY: by contract.
+        Whose::Kernel => Ok(unsafe { pm::call!(__NR_faccessat, HERE, path, 1) }.is_ok().then_some(true)),
+        Whose::Ours(0) => Ok(Some(false)),
+        Whose::Ours(-2) => Ok(None),
+        Whose::Ours(_) | Whose::KernelAt(..) => Err(()),
+    }
 }

@@ -127,15 +127,18 @@ unsafe fn libc_spawn(pid: *mut c_int, order: &Order, envp: Strings) -> i32 {
     }
 }
 
-/// The write end of the pipe out of the way of the actions' numbers.
+/// A descriptor out of the way of the actions' numbers: this one, or another in its place.
 fn out_of_the_way(steps: &Steps, fd: usize) -> Result<usize, pm::Errno> {
-    let mut highest = 9;
+    let mut highest = -1;
     for step in steps.each() {
         match step {
             Step::Dup2(from, to) => highest = highest.max(from).max(to),
             Step::Open { fd, .. } | Step::Close(fd) | Step::Fchdir(fd) => highest = highest.max(fd),
             _ => {}
         }
+    }
+    if fd as i32 > highest {
+        return Ok(fd);
     }
     let moved = kernel::fcntl(fd, F_DUPFD_CLOEXEC, highest + 1);
     kernel::close(fd);
