@@ -54,6 +54,8 @@ pub(crate) struct Pass<'a> {
     pub goes_on: &'a mut dyn FnMut() -> bool,
     /// Into directories below too.
     pub is_deep: bool,
+    /// Something can only be looked at when a round is over.
+    pub is_left: bool,
 }
 
 /// A name of a directory, kept while the directory is changed.
@@ -80,7 +82,7 @@ pub(crate) fn text<'a>(name: &[u8], into: &'a mut [u8; 256]) -> Result<&'a CStr>
 impl Cache {
     /// One round over all that is here. `goes_on` is asked once in a while.
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
-        let mut pass = Pass { round: Round::default(), goes_on, is_deep: true };
+        let mut pass = Pass { round: Round::default(), goes_on, is_deep: true, is_left: false };
         // Where the directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
         let (handle, mut original) = self.lower.at(cx, &self.path(self.tree, b"")?)?;
         if handle.child(cx, PARK).is_ok() {
@@ -137,7 +139,7 @@ impl Cache {
             match self.refresh_name(cx, (dir, handle), name.bytes(), depth, pass) {
                 // Gone meanwhile, by whoever.
                 Err(Error::Posix(Errno::ENOENT)) => {}
-                Err(error) if is_of_one(error) => {}
+                Err(error) if is_of_one(error) => pass.is_left |= error == Error::Posix(Errno::ESTALE),
                 result => result?,
             }
         }
@@ -233,7 +235,7 @@ impl Cache {
     }
 
     /// A directory, or a file that is open, that has got another name in its directory below, of which nobody was notified, gets it
-    /// here too: which.
+    /// here too: which. `ESTALE`: it will when the round is over that is under way.
     fn follow_within(
         &self,
         cx: &Cx,
@@ -258,7 +260,11 @@ impl Cache {
             Ok(())
         })?;
         let Some(new) = found else { return Ok(None) };
-        Ok((self.follow_move(cx, (dir, name), (dir, new.bytes())) == Ok(Look::Done)).then_some(new))
+        match self.follow_move(cx, (dir, name), (dir, new.bytes()))? {
+            Look::Done => Ok(Some(new)),
+            // Else who has it open, or something in it, would write where nobody sees it.
+            Look::Later | Look::Again => Err(Errno::ESTALE.into()),
+        }
     }
 
     /// Mode and owner of a directory; its names are not looked at, so its times stay.

@@ -12,6 +12,7 @@
 //!                           offset at which it appends there, or 0; its device: one more than where those bytes begin here
 //! touched/ROUND/vNODE       a round has written the file of the node below and the node has gone here since: as which stamp
 //! touched/ROUND/gNODE       the node has gone here, and its name was noted earlier: as which file it was known by then
+//! touched/ROUND/pROUND      a round is under way that has taken all logs up to this one, or was cut off
 //! touched/ROUND/tNODE       an mNODE or wNODE that is being written anew
 //! touched/ROUND/dNODE       all attributes; byte k as of kNODE (older versions noted contents so)
 //! mapped/NODE               a program may store into it by a mapping
@@ -268,7 +269,7 @@ impl Cache {
     }
 
     /// A note, or a directory of notes; a round that is over removes them.
-    fn find_note(&self, cx: &Cx, at: Node, name: &[u8]) -> Result<Option<Node>> {
+    pub(crate) fn find_note(&self, cx: &Cx, at: Node, name: &[u8]) -> Result<Option<Node>> {
         match self.fs().lookup(&own(cx), at, name) {
             Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
             found => found.map(Some),

@@ -88,7 +88,7 @@ impl Cache {
 
     fn refresh_names_of(&self, cx: &Cx, dir: Node, goes_on: &mut dyn FnMut() -> bool) -> Result<Look> {
         let handle = self.open_below(cx, dir)?;
-        let mut pass = Pass { round: Round::default(), goes_on, is_deep: false };
+        let mut pass = Pass { round: Round::default(), goes_on, is_deep: false, is_left: false };
         self.refresh_directory(cx, dir, (&handle, &handle.original(cx)?), 0, &mut pass)?;
         // Also where the times are the same: names may have come since within one tick of the clock, or while a round that sets
         // the times was at it.
@@ -100,7 +100,7 @@ impl Cache {
                 Ok(())
             })?;
         }
-        Ok(if self.is_newer(dir)? { Look::Later } else { look })
+        Ok(if pass.is_left || self.is_newer(dir)? { Look::Later } else { look })
     }
 
     /// Looks at one name of a directory, whether it is here, there, or both.
@@ -126,7 +126,7 @@ impl Cache {
         }
         let forgotten = self.fs().forgotten();
         let was_listed = self.known(dir)?.is_listed();
-        let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
+        let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false, is_left: false };
         match self.refresh_name(cx, (dir, &handle), name, 0, &mut pass) {
             Err(Error::Posix(Errno::ENOENT)) => self.changed_by_another_name(cx, &handle, name),
             // Changed here since.
@@ -199,12 +199,15 @@ impl Cache {
         Ok(Look::Done)
     }
 
-    /// Whether a round is under way, or has left notes.
+    /// Whether a round is under way, or was cut off. A cut of a journal begins a log as well, and is none.
     pub(crate) fn has_round(&self, cx: &Cx) -> Result<bool> {
         let (now, mut cookie) = (self.fs().round()?, 0);
         while let Some((name, next)) = self.next_name(cx, self.touched, cookie, |kind| kind == Kind::Directory)? {
             cookie = next;
-            if Label::parse(name.bytes()).is_some_and(|round| round < now) {
+            let Some(round) = Label::parse(name.bytes()).filter(|round| *round < now) else { continue };
+            if let Some(log) = self.find_note(cx, self.touched, name.bytes())?
+                && self.find_note(cx, log, Label::new(b'p', round).whole())?.is_some()
+            {
                 return Ok(true);
             }
         }

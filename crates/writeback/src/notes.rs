@@ -50,6 +50,18 @@ impl Work<'_> {
         self.note_file_anew(self.log_of_now()?, b'v', id, stamp)
     }
 
+    /// The round is over, though it keeps notes: what other programs move below moves here again.
+    pub fn note_over(&mut self) -> Result<()> {
+        for round in self.plan.rounds.clone() {
+            let touched = self.cache.touched();
+            let log = if_there(self.cache.fs().lookup(&self.cx, touched, Label::new(b'r', round).number()))?;
+            if let Some(log) = log {
+                if_there(self.cache.fs().unlink(&self.cx, log, Label::new(b'p', round).whole()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The round is about to write a file, or has appended bytes to it: `left` says what size and time of change it has when the
     /// round is through with it.
     pub fn note_begun(&mut self, id: u64, appends: Option<Appends>, left: (u64, i64)) -> Result<()> {

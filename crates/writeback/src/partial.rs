@@ -1,6 +1,6 @@
 //! The end of a round of which a part failed: what succeeded is over, and the notes of the rest stay.
 //!
-//! Each note stands for itself, but that of what a round has begun, which goes last: so they go one by one, and a writer that
+//! Each note stands for itself, but those of what a round has begun, which go last: so they go one by one, and a writer that
 //! dies in between leaves some that find their work done. A note of a name is not needed once the name is below as it is here, even while another name of the same round
 //! fails: what moved away from it is found in the park, or where it was left.
 //!
@@ -17,7 +17,7 @@ impl Work<'_> {
     /// Removes the notes of what succeeded.
     pub fn finish_part(&mut self) -> Result<()> {
         if self.has_all_or_nothing() {
-            return Ok(());
+            return self.note_over();
         }
         let outcomes = &self.outcomes;
         self.plan.unmapped.retain(|id| !outcomes.keeps(*id));
@@ -47,8 +47,8 @@ impl Work<'_> {
         let Some(log) = if_there(fs.lookup(&self.cx, touched, name.number()))? else { return Ok(()) };
         let mut is_empty = true;
         let mut labels = names_in(self.cache, &self.cx, log)?;
-        // As long as it is noted that bytes were appended, it is noted that they are below.
-        labels.sort_by_key(|label| label.first() == Some(&b'w'));
+        // As long as it is noted that bytes were appended, it is noted that they are below; and that the round is under way.
+        labels.sort_by_key(|label| label.first().map_or(0, |kind| b"wp".iter().position(|last| last == kind).map_or(0, |at| at + 1)));
         for label in labels {
             let stays = match (label.first(), label.get(1..).and_then(Label::parse)) {
                 (Some(b'n'), Some(dir)) => self.free_names(log, (&label, dir))?,

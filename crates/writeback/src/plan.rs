@@ -219,6 +219,10 @@ impl Plan {
             cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
         }
         plan.mark_dirty(cache, cx)?;
+        if let Some(last) = plan.rounds.last() {
+            let log = cache.log_of(cx, *last).map_err(image)?;
+            cache.note(cx, log, Label::new(b'p', *last).whole(), Kind::Fifo, None).map_err(image)?;
+        }
         Ok(plan)
     }
 
@@ -380,7 +384,7 @@ impl Plan {
                     self.begun.insert(id, Begun { appends, left, is_before: true, is_now: false });
                 }
                 b'v' | b'g' => drop(self.learn(cache, note)?),
-                b't' => {}
+                b'p' | b't' => {}
                 _ => read_noted(cache, cx, (kind, note), self.nodes.entry(id).or_default())?,
             }
         }

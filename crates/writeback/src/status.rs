@@ -161,7 +161,7 @@ pub fn is_clean(cache: &Cache, cx: &Cx) -> Result<bool> {
     let mut clean = names_in(cache, cx, cache.mapped())?.is_empty();
     for_each_log(cache, cx, |log| {
         // What was made by the round before is no change.
-        clean &= names_if_there(cache, cx, log)?.iter().all(|label| matches!(label.first(), Some(b'm' | b'v')));
+        clean &= names_if_there(cache, cx, log)?.iter().all(|label| matches!(label.first(), Some(b'm' | b'p' | b'v')));
         Ok(())
     })?;
     Ok(clean)
