@@ -183,3 +183,42 @@ fn a_directory_that_is_made_again_is_news() {
     assert!(bench.with(|cx| bench.cache.open_below(cx, second).is_ok()));
     bench.end();
 }
+
+/// Goal: a directory that another program moves is the same one here, so that what a program appends to a file that it has open in it
+/// is not lost: between the cuts of a journal at once, and when the round is over that is under way. Method: nodes are compared.
+#[test]
+fn who_has_a_file_open_keeps_it_where_others_move_its_directory() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("fresh-moved", 1, How::Journal);
+    bench.warm();
+    let (top, low) = (bench.dir(""), bench.low.join("0"));
+    let deep = bench.dir("d/e/deep");
+    let append = |text: &str| bench.with(|cx| bench.cache.write(cx, deep, None, &[UserSlice::from_ref(text.as_bytes())])).unwrap();
+    bench.here(Append("f", 9));
+    assert!(bench.committer.as_ref().unwrap().lock().unwrap().commit().unwrap());
+    std::fs::rename(low.join("d"), low.join("moved")).unwrap();
+    assert_eq!(bench.look(top, "d"), Look::Done);
+    assert!(!bench.has(top, "d") && bench.dir("moved/e/deep") == deep);
+    append("between cuts");
+
+    let mut is_moved = false;
+    let mut hook = |step: &str| {
+        if step == "contents" && !is_moved {
+            is_moved = true;
+            std::fs::rename(low.join("moved"), low.join("again")).unwrap();
+            assert_ne!(bench.look(top, "moved"), Look::Done);
+            assert_eq!(bench.dir("moved/e/deep"), deep);
+        }
+        Ok(())
+    };
+    let _ = bench.writer.lock().unwrap().round_with(false, &mut hook);
+    assert!(is_moved);
+    assert_eq!(bench.look(top, "moved"), Look::Done);
+    assert_eq!(bench.dir("again/e/deep"), deep);
+    append(" and after");
+    bench.drained(0, "moved directories");
+    assert!(std::fs::read_to_string(low.join("again/e/deep")).unwrap().ends_with("between cuts and after"));
+    bench.end();
+}
