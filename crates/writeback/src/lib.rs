@@ -63,9 +63,14 @@ use pm::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Rounds made at once because programs move what the one before was to write.
+/// Rounds made because programs move what the one before was to write. The first ones come at once, the others after a pause
+/// that doubles, in which the server can follow a move below.
 const ROUNDS_MAX: u32 = 20;
+const AT_ONCE: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -259,7 +264,10 @@ impl Writer {
     /// is written by another one at once.
     pub fn round(&self, sync: bool) -> std::result::Result<Round, Failure> {
         let mut all = Round::default();
-        for _ in 0..ROUNDS_MAX {
+        for number in 0..ROUNDS_MAX {
+            if let Some(doubled) = number.checked_sub(AT_ONCE) {
+                std::thread::sleep((PAUSE * (1 << doubled.min(8))).min(PAUSE_MAX));
+            }
             let round = self.round_once(sync)?;
             all = Round {
                 noted: all.noted + round.noted,

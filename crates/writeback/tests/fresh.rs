@@ -202,7 +202,9 @@ fn who_has_a_file_open_keeps_it_where_others_move_its_directory() {
     assert_eq!(bench.look(top, "d"), Look::Done);
     assert!(!bench.has(top, "d") && bench.dir("moved/e/deep") == deep);
     append("between cuts");
+    bench.round();
 
+    bench.here(Append("f", 9));
     let mut is_moved = false;
     let mut hook = |step: &str| {
         if step == "contents" && !is_moved {
