@@ -18,7 +18,7 @@ use crate::watch::Look;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
-use engine::lower::{Change, Stamp, bits};
+use engine::lower::{Change, Known, Stamp, bits};
 use engine::watch::events::Event;
 
 /// Most levels of directories that a round goes down.
@@ -29,6 +29,9 @@ const PARK: &CStr = c".bypath-park";
 
 /// How long nobody changes anything at most while a name is removed, given or moved, nanoseconds.
 pub(crate) const CLOSED: u64 = 100_000_000;
+
+/// Longest time from a look below until it is noted when that was, nanoseconds.
+const LOOK_MAX: i64 = 1_000_000_000;
 
 /// After so many names it is asked whether the look goes on.
 const NAMES: u64 = 256;
@@ -45,6 +48,13 @@ pub struct Round {
     pub gone: u64,
     /// Names whose originals had changed.
     pub changed: u64,
+}
+
+/// Whether an original at another name is the one that was known. Another file may have got its number: then its time of change is
+/// another, and it was made after the other one was seen.
+fn is_what_was(known: &Known, original: &Original) -> bool {
+    let was_there = original.attr.btime.is_some_and(|born| known.seen.saturating_sub(born) > LOOK_MAX);
+    known.stamp.has_same_contents(&original.stamp) || was_there && known.stamp.is_same_file(&original.stamp)
 }
 
 /// How far a look goes, and what it has found.
@@ -191,7 +201,7 @@ impl Cache {
             if is_newer {
                 return Err(Errno::ESTALE.into());
             }
-            if let Some(new) = self.follow_within(cx, (dir, handle), name, (node, &known.stamp))? {
+            if let Some(new) = self.follow_within(cx, (dir, handle), name, (node, &known))? {
                 return self.refresh_name(cx, (dir, handle), new.bytes(), depth, pass);
             }
             pass.round.gone += 1;
@@ -241,7 +251,7 @@ impl Cache {
         cx: &Cx,
         (dir, handle): (Node, &Handle),
         name: &[u8],
-        (node, stamp): (Node, &Stamp),
+        (node, known): (Node, &Known),
     ) -> Result<Option<Name>> {
         let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
         if self.goes_by_names() || !is_directory && self.fs().is_open(&own(cx), node) != Ok(true) {
@@ -253,8 +263,7 @@ impl Cache {
         list.each_name(cx, &mut |listed| {
             let new = listed.name.to_bytes();
             let is_new = found.is_none() && self.fs().lookup(&own(cx), dir, new).is_err();
-            // Another file may have got its number; its time of change is another.
-            if is_new && handle.child(cx, listed.name).is_ok_and(|original| stamp.has_same_contents(&original.stamp)) {
+            if is_new && handle.child(cx, listed.name).is_ok_and(|original| is_what_was(known, &original)) {
                 found = Some(Name::new(new));
             }
             Ok(())

@@ -224,3 +224,33 @@ fn who_has_a_file_open_keeps_it_where_others_move_its_directory() {
     assert!(std::fs::read_to_string(low.join("again/e/deep")).unwrap().ends_with("between cuts and after"));
     bench.end();
 }
+
+/// Goal: a directory that another program moves, of which nobody was notified, is the same one here, though names in it have changed
+/// meanwhile; one that was made at the new name is not. Method: the names are only looked at.
+#[test]
+fn a_moved_directory_is_known_by_when_it_was_made() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("fresh-born", 1, How::Directory);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    bench.warm();
+    let (top, low) = (bench.dir(""), bench.low.join("0"));
+    let [d, empty] = [bench.dir("d"), bench.dir("empty")];
+    // As after a change that was seen later than it was made.
+    std::fs::write(low.join("empty/by another"), "").unwrap();
+    assert_eq!(bench.with(|cx| bench.cache.refresh_one(cx, empty)), Ok(Look::Done));
+    std::fs::write(low.join("d/by another"), "").unwrap();
+    std::fs::rename(low.join("d"), low.join("moved")).unwrap();
+    std::fs::remove_dir_all(low.join("empty")).unwrap();
+    std::fs::create_dir(low.join("made")).unwrap();
+    for name in ["d", "empty", "moved", "made"] {
+        assert_eq!(bench.look(top, name), Look::Done, "{name}");
+    }
+    assert!(!bench.has(top, "d") && !bench.has(top, "empty"));
+    assert_eq!(bench.dir("moved"), d);
+    assert_ne!(bench.dir("made"), empty);
+    assert_eq!(bench.with(|cx| bench.cache.refresh_one(cx, d)), Ok(Look::Done));
+    assert!(bench.has(d, "by another"));
+    bench.end();
+}
