@@ -1,5 +1,6 @@
 // Newer calls by their numbers, flags of pwritev2, and commands of fcntl and ioctl that few programs use.
 // ways: short both patched host cached
+// always: patched
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // ways: short both kernel patched
+// always: patched
 // A program that opens files by the C library and goes on with system calls of its own, as Rust's rustix does; and a
 // child of it that does not.
 #define _GNU_SOURCE

@@ -1,5 +1,6 @@
 #!/bin/bash
 # ways: short both patched
+# always: patched
 # needs: cc python3
 # System calls by a library's own instructions: one that a program needs, one that it opens, in a thread, with calls of the
 # program's own beside them; a library in the file system itself.

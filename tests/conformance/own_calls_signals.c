@@ -1,4 +1,5 @@
 // ways: short both patched
+// always: patched
 // flags: -pthread
 // A program's own system calls about signals, threads and children, among calls on files: masks, handlers that call, alternate
 // stacks, waits with a mask, SIGSYS sent and handled, threads by every function, fork, vfork, clone on every kind of stack.

@@ -1,4 +1,5 @@
 // ways: short both patched
+// always: patched
 // flags: -pthread
 // seconds: 120
 // Threads with system calls of their own on files while signals come all the time, whose handlers make such calls too and

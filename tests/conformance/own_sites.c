@@ -1,4 +1,5 @@
 // ways: short both patched kernel
+// always: patched
 // flags: -O1 -pthread -mavx -mno-red-zone
 // seconds: 120
 // A system call of the program's own, made often from one place, is the same call the first time and the thousandth: registers,

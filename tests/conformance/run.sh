@@ -3,6 +3,7 @@
 #
 #   run.sh [CASE…]              (names of files beside this one, with or without their ending; default: all)
 #   BYPATH=target/release/bypath  KEEP=1 leaves the work directory  WAYS='short host' takes these alone
+#   WITHOUT=patched leaves that way out, but for cases with a line `always: patched`
 #
 # A case is a NAME.c, NAME.py or NAME.sh whose first lines say what it shows and how it is run, one of
 #   ways: short both patched kernel host cached fuse
@@ -138,6 +139,7 @@ one() {
     [ -n "$ways" ] || { verdict "$name: it says no ways" 1 && return; }
     apart bash -c 'by "$@"' bash tmpfs "$source" $command >"$work/out.tmpfs" 2>&1 </dev/null
     for way in ${WAYS:-$ways}; do
+        [ "$way" != "${WITHOUT:-}" ] || [ "$way" = "$(said always "$source")" ] || continue
         case $way in
         fuse) command -v bindfs >/dev/null || { echo "skip $name $way: bindfs is not here: NOT tested" && continue; } ;;
         both | kernel) [ -c /dev/fuse ] || { echo "skip $name $way: no /dev/fuse here: NOT tested" && continue; } ;;

@@ -2,6 +2,7 @@
 // files itself, jumps out, forks, executes a program, or ends the process: every call does all or nothing, and nobody
 // meets what another has left half done.
 // ways: short both patched host cached
+// always: patched
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

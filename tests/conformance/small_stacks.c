@@ -1,5 +1,6 @@
 // Threads with stacks of 16 KiB, the least that there is, get along with every call.
 // ways: short both patched kernel
+// always: patched
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

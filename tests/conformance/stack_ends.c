@@ -1,6 +1,7 @@
 // The stack comes to its end within a call, wherever that is: the handler, on a stack of its own, works with files and jumps
 // out. What the call was about has happened or has not, and nobody meets it half done.
 // ways: short both patched host cached
+// always: patched
 // flags: -O0
 #define _GNU_SOURCE
 #include <errno.h>
