@@ -35,7 +35,7 @@ help:
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make docs     the documents: links, paths, words, the commands of the guide; and the crates'"'"' own'
-	@echo 'make nightly  what CI has no time for: all cases and programs on the patched way, the model, small figures'
+	@echo 'make nightly  what CI has no time for: all cases and programs with patched system calls, the model, small figures'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
 # It waits for the network: optimising across its 150 crates takes minutes and gains nothing.
