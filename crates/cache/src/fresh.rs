@@ -262,18 +262,55 @@ impl Cache {
         let mut found = None;
         list.each_name(cx, &mut |listed| {
             let new = listed.name.to_bytes();
-            let is_new = found.is_none() && self.fs().lookup(&own(cx), dir, new).is_err();
-            if is_new && handle.child(cx, listed.name).is_ok_and(|original| is_what_was(known, &original)) {
-                found = Some(Name::new(new));
+            if found.is_some() || new == name {
+                return Ok(());
+            }
+            let twin = self.fs().lookup(&own(cx), dir, new).ok();
+            let may_be = match twin {
+                Some(twin) => self.known_if(twin)?.is_some_and(|twin| twin.stamp.is_same_file(&known.stamp)),
+                None => true,
+            };
+            if may_be && handle.child(cx, listed.name).is_ok_and(|original| is_what_was(known, &original)) {
+                found = Some((Name::new(new), twin));
             }
             Ok(())
         })?;
-        let Some(new) = found else { return Ok(None) };
+        let Some((new, twin)) = found else { return Ok(None) };
+        if let Some(twin) = twin {
+            // Brought by its new name before it was known to be this one. That stays which programs have open.
+            if !self.is_in_use(cx, node, 0)? {
+                return Ok(None);
+            }
+            if self.is_in_use(cx, twin, 0)? {
+                return Err(Errno::ESTALE.into());
+            }
+            self.remove_name(&own(cx), dir, new.bytes(), (twin, None), 0)?;
+        }
         match self.follow_move(cx, (dir, name), (dir, new.bytes()))? {
             Look::Done => Ok(Some(new)),
             // Else who has it open, or something in it, would write where nobody sees it.
             Look::Later | Look::Again => Err(Errno::ESTALE.into()),
         }
+    }
+
+    /// Whether a program has something open at a node here, or below it.
+    fn is_in_use(&self, cx: &Cx, node: Node, depth: u32) -> Result<bool> {
+        if self.fs().is_open(&own(cx), node) == Ok(true) {
+            return Ok(true);
+        }
+        if self.fs().attr(&own(cx), node)?.kind != Kind::Directory || depth > DEPTH_MAX {
+            return Ok(false);
+        }
+        let mut cookie = 0;
+        while let Some((name, next)) = self.next_name(cx, node, cookie, |_| true)? {
+            cookie = next;
+            match self.fs().lookup(&own(cx), node, name.bytes()) {
+                Ok(inner) if self.is_in_use(cx, inner, depth + 1)? => return Ok(true),
+                Ok(_) | Err(Error::Posix(Errno::ENOENT)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// Mode and owner of a directory; its names are not looked at, so its times stay.

@@ -48,7 +48,9 @@ impl Work<'_> {
         let mut is_empty = true;
         let mut labels = names_in(self.cache, &self.cx, log)?;
         // As long as it is noted that bytes were appended, it is noted that they are below; and that the round is under way.
-        labels.sort_by_key(|label| label.first().map_or(0, |kind| b"wp".iter().position(|last| last == kind).map_or(0, |at| at + 1)));
+        labels.sort_by_key(|label| {
+            label.first().map_or(0, |kind| b"wp".iter().position(|last| last == kind).map_or(0, |at| at + 1))
+        });
         for label in labels {
             let stays = match (label.first(), label.get(1..).and_then(Label::parse)) {
                 (Some(b'n'), Some(dir)) => self.free_names(log, (&label, dir))?,

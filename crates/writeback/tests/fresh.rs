@@ -7,7 +7,7 @@ use bench::Op::*;
 use bench::{Bench, How, may_run};
 use cache::watch::Look;
 use pm::{Errno, UserSlice};
-use vfs::backend::Backend;
+use vfs::backend::{Backend, OpenFileTable};
 
 impl Bench {
     /// The directory at a path of run 0.
@@ -195,7 +195,8 @@ fn who_has_a_file_open_keeps_it_where_others_move_its_directory() {
     bench.warm();
     let (top, low) = (bench.dir(""), bench.low.join("0"));
     let deep = bench.dir("d/e/deep");
-    let append = |text: &str| bench.with(|cx| bench.cache.write(cx, deep, None, &[UserSlice::from_ref(text.as_bytes())])).unwrap();
+    let append =
+        |text: &str| bench.with(|cx| bench.cache.write(cx, deep, None, &[UserSlice::from_ref(text.as_bytes())])).unwrap();
     bench.here(Append("f", 9));
     assert!(bench.committer.as_ref().unwrap().lock().unwrap().commit().unwrap());
     std::fs::rename(low.join("d"), low.join("moved")).unwrap();
@@ -252,5 +253,25 @@ fn a_moved_directory_is_known_by_when_it_was_made() {
     assert_ne!(bench.dir("made"), empty);
     assert_eq!(bench.with(|cx| bench.cache.refresh_one(cx, d)), Ok(Look::Done));
     assert!(bench.has(d, "by another"));
+    bench.end();
+}
+
+/// Goal: a directory that another program moves stays the one that programs have files open in, though it was brought by its new name
+/// before it was known to be the same.
+#[test]
+fn of_two_that_are_one_below_the_open_one_stays() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("fresh-twin", 1, How::Directory);
+    bench.warm();
+    let (top, low) = (bench.dir(""), bench.low.join("0"));
+    let [d, deep] = [bench.dir("d"), bench.dir("d/e/deep")];
+    bench.with(|cx| bench.cache.open(cx, deep, 1, 5)).unwrap();
+    std::fs::rename(low.join("d"), low.join("moved")).unwrap();
+    assert_eq!(bench.look(top, "moved"), Look::Done);
+    assert_ne!(bench.dir("moved"), d);
+    assert_eq!(bench.look(top, "d"), Look::Done);
+    assert_eq!((bench.dir("moved"), bench.dir("moved/e/deep")), (d, deep));
     bench.end();
 }
