@@ -1,8 +1,8 @@
 //! The end of a round of which a part failed: what succeeded is over, and the notes of the rest stay.
 //!
 //! Each note stands for itself, but those of what a round has begun, which go last: so they go one by one, and a writer that
-//! dies in between leaves some that find their work done. A note of a name is not needed once the name is below as it is here, even while another name of the same round
-//! fails: what moved away from it is found in the park, or where it was left.
+//! dies in between leaves some that find their work done. A note of a name is not needed once the name is below as it is here,
+//! even while another name of the same round fails: what moved away from it is found in the park, or where it was left.
 //!
 //! With a journal, whose tail moves only when all is below, and behind a daemon, where the log of moves goes with the notes,
 //! all of them stay.
