@@ -75,6 +75,7 @@ CALLS = {
     "getdents64": "sipz",
     "sync": "-",
     "read_path": "stpzo",
+    "read_many": "spzpzp",
     "open_view": "itpp",
     "mmap": "ppziiio",
     "munmap": "ipz",

@@ -174,6 +174,18 @@ class Memory(OnImage):
         lines = sum("image" in line for line in open("/proc/self/maps"))
         self.assertLess(lines, 100)
 
+    def test_read_many(self):
+        """Each is what it is alone: small ones, an empty one, some that fill the room of a call, one that is larger."""
+        contents = {f"/{at}": bytes([at]) * size for at, size in enumerate([3, 0, 200_000, 60_000, 262_144, 262_143, 262_145, 700_000, 1])}
+        for name, data in contents.items():
+            self.fs.write_bytes(name, data)
+        names = [*contents, *reversed(contents)]
+        self.assertEqual(self.fs.read_many(iter(names)), [contents[name] for name in names])
+        self.assertEqual(self.fs.read_many([]), [])
+        with self.assertRaises(FileNotFoundError) as raised:
+            self.fs.read_many(["/0", "/none", "/2"])
+        self.assertEqual(raised.exception.filename, "/none")
+
     def test_read_into_reuses_a_buffer(self):
         self.fs.write_bytes("/a", b"first text")
         self.fs.write_bytes("/b", b"other")

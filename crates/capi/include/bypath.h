@@ -187,6 +187,15 @@ int bp_msync(bp_ns *ns, void *address, size_t len, int flags);
  */
 ssize_t bp_read_path(bp_ns *ns, const char *path, void *out, size_t len, off_t offset);
 /*
+ * Reads whole files into one buffer, the bytes of one behind those of the one
+ * before: the shortest way to many small ones. lens[i] is how many bytes file i
+ * has, or a negated error number: then the others are read all the same. How
+ * many files were read, or found not to be readable: `count`, or those before
+ * the first for which there is no room any more, which the next call begins
+ * with. 0: it is larger than the buffer. Regular files.
+ */
+ssize_t bp_read_many(bp_ns *ns, const char *const *paths, size_t count, void *out, size_t len, ssize_t *lens);
+/*
  * Opens a regular file for reading and says where its bytes lie in memory, and
  * how many there are now. They are read there without being copied until the
  * descriptor is closed; others' writes show, and what somebody cuts off reads as

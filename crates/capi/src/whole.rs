@@ -37,6 +37,64 @@ pub unsafe extern "C" fn bp_read_path(
     result
 }
 
+/// Reads whole files, the bytes of one behind those of the one before. How many of them were looked at: those before the first that
+/// has no room any more; `lens` says of each how many bytes it has, or why it could not be read, as a negated error number.
+///
+/// # Safety
+/// `ns` is null or a namespace; `paths` are `count` texts, NUL-terminated; `out` is writable for `len` bytes, `lens` for `count`
+/// numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_read_many(
+    ns: *const Namespace,
+    paths: *const *const c_char,
+    count: size_t,
+    out: *mut c_void,
+    len: size_t,
+    lens: *mut ssize_t,
+) -> ssize_t {
+    if count > 0 && (paths.is_null() || lens.is_null()) || len > 0 && out.is_null() {
+        return fail(libc::EFAULT) as ssize_t;
+    }
+    let mut done = 0;
+    for index in 0..count {
+        // SAFETY: the caller's promise; `out` has `len` bytes, of which `done` are filled.
+        let got = unsafe { read_whole(ns, *paths.add(index), out.cast::<u8>().add(done).cast(), len - done) };
+        let Some(got) = got else { return index as ssize_t };
+        done += got.max(0) as usize;
+        // SAFETY: the caller's promise.
+        unsafe { *lens.add(index) = got };
+    }
+    count as ssize_t
+}
+
+/// Reads a whole file: its bytes, or a negated error number. `None`: there is not so much room.
+///
+/// # Safety
+/// As for [`bp_read_path`].
+unsafe fn read_whole(ns: *const Namespace, path: *const c_char, out: *mut c_void, len: size_t) -> Option<ssize_t> {
+    // SAFETY: libc tells where this thread's is.
+    let errno = || unsafe { *libc::__errno_location() };
+    // SAFETY: the caller's promise.
+    let fd = unsafe { bp_open(ns, path, libc::O_RDONLY | libc::O_CLOEXEC, 0) };
+    if fd < 0 {
+        return Some(-(errno() as ssize_t));
+    }
+    let (mut done, mut behind) = (0, 0u8);
+    let result = loop {
+        let is_full = done == len;
+        let (at, room) = if is_full { (&raw mut behind, 1) } else { (out.cast::<u8>().wrapping_add(done), len - done) };
+        // SAFETY: `out` has `len` bytes, of which `done` are filled; or one byte of ours.
+        match unsafe { bp_pread(ns, fd, at.cast(), room, done as off_t) } {
+            0 => break Some(done as ssize_t),
+            got if got < 0 => break Some(-(errno() as ssize_t)),
+            _ if is_full => break None,
+            got => done += got as usize,
+        }
+    };
+    close_quietly(ns, fd);
+    result
+}
+
 /// Opens a regular file for reading and says where its bytes lie: `start` is null if not in one piece.
 ///
 /// # Safety

@@ -219,3 +219,35 @@ fn unknown_options_are_refused() {
     assert_eq!(mount(&image, c"ro,domain=process"), (0, false));
     assert_eq!(mount(&image, c"ro,,rw,atomic=undo"), (0, true));
 }
+
+/// Goal: many files in one call are what each is alone. Method: lengths about the room that is left, what can't be read, an empty
+/// file, no file at all; no fd stays.
+#[test]
+fn many_files_are_read_in_one_call() {
+    let test = Fixture::new("many");
+    test.write(c"/a", 0, b"first");
+    test.write(c"/b", 0, b"");
+    test.write(c"/c", 0, b"the third one");
+    let read = |names: &[&CStr], len: usize| {
+        let paths: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let (mut out, mut lens) = (vec![0u8; len], vec![isize::MIN; names.len()]);
+        // SAFETY: texts, a namespace, and room for so many bytes and numbers.
+        let got = unsafe { bp_read_many(test.ns, paths.as_ptr(), paths.len(), out.as_mut_ptr().cast(), len, lens.as_mut_ptr()) };
+        lens.truncate(got.max(0) as usize);
+        out.truncate(lens.iter().map(|len| (*len).max(0) as usize).sum());
+        (got, out, lens)
+    };
+    let missing = -(libc::ENOENT as isize);
+    assert_eq!(read(&[c"/a", c"/b", c"/none", c"/c"], 100), (4, b"firstthe third one".to_vec(), vec![5, 0, missing, 13]));
+    assert_eq!(read(&[c"/a", c"/b", c"/c"], 18), (3, b"firstthe third one".to_vec(), vec![5, 0, 13]));
+    assert_eq!(read(&[c"/a", c"/b", c"/c"], 17), (2, b"first".to_vec(), vec![5, 0]));
+    assert_eq!(read(&[c"/c", c"/a"], 12), (0, vec![], vec![]));
+    assert_eq!(read(&[c"/b", c"/none"], 0), (2, vec![], vec![0, missing]));
+    assert_eq!(read(&[], 10), (0, vec![], vec![]));
+    // SAFETY: a namespace.
+    let fd = unsafe { bp_open(test.ns, c"/a".as_ptr(), libc::O_RDONLY, 0) };
+    let again = Fixture::new("many-again");
+    again.write(c"/a", 0, b"");
+    // SAFETY: a namespace.
+    assert_eq!(fd, unsafe { bp_open(again.ns, c"/a".as_ptr(), libc::O_RDONLY, 0) }, "no fd has stayed open");
+}
