@@ -322,28 +322,35 @@ impl Ready {
     }
 }
 
-/// A program of ours that a child may execute which works with nothing of ours: a copy of it, or the kernel's own file where a
-/// directory of the kernel's is shown. `None`: only a process of its own can, as with scripts, programs that need libraries of
-/// ours, or those that the loader does not load us into.
+/// A program of ours as the kernel has it.
+pub enum InKernel {
+    /// A descriptor: a copy, or the kernel's own file where a directory of the kernel's is shown.
+    Open(i32),
+    /// A path in a kernel mount.
+    Path(in_mount::Text),
+}
+
+/// A program of ours that a child may execute which works with nothing of ours. `None`: only a process of its own can, as with
+/// scripts, programs that need libraries of ours, or those that the loader does not load us into.
 ///
 /// # Safety
 /// `path` is NUL-terminated, and `envp` the environment of the new program.
-pub unsafe fn opened_for_child(path: *const c_char, envp: Strings) -> Option<i32> {
+pub unsafe fn in_kernel(path: *const c_char, envp: Strings) -> Option<InKernel> {
     // SAFETY: by contract.
     let file = unsafe { open_executable(HERE, path, 0) }.ok()?;
     // SAFETY: by contract.
-    let program = unsafe { copied_for_child(file, path, envp) };
-    if program != Some(file) {
+    let program = unsafe { opened_in_kernel(file, path, envp) };
+    if !matches!(program, Some(InKernel::Open(it)) if it == file) {
         call::close(file);
     }
     program
 }
 
-/// The same of an open file: itself, or a copy.
+/// The same of an open file.
 ///
 /// # Safety
-/// As for [`opened_for_child`].
-unsafe fn copied_for_child(file: i32, path: *const c_char, envp: Strings) -> Option<i32> {
+/// As for [`in_kernel`].
+unsafe fn opened_in_kernel(file: i32, path: *const c_char, envp: Strings) -> Option<InKernel> {
     let mut head = [0u8; 4];
     // SAFETY: the buffer outlives the call.
     let len = unsafe { serve!(__NR_pread64, file, head.as_mut_ptr(), head.len(), 0) };
@@ -353,18 +360,19 @@ unsafe fn copied_for_child(file: i32, path: *const c_char, envp: Strings) -> Opt
     // SAFETY: a descriptor of the kernel's.
     let loads = |program: i32| unsafe { hand_over::loads_us(program, c"".as_ptr(), AT_EMPTY_PATH as i32) };
     if !PROCESS.descriptors.is_ours(file as usize) {
-        return loads(file).then_some(file);
+        return loads(file).then_some(InKernel::Open(file));
     }
     // SAFETY: by contract.
-    if unsafe { in_mount::path(file, HERE, path) }.is_some() {
-        return None;
+    if let Some(text) = unsafe { in_mount::path(file, HERE, path) } {
+        // SAFETY: a NUL-terminated path.
+        return unsafe { hand_over::loads_us(HERE, text.as_ptr(), 0) }.then_some(InKernel::Path(text));
     }
     // SAFETY: by contract.
     let copy =
         i32::try_from(program::copy_of(file, unsafe { CStr::from_ptr(path) }.to_bytes())).ok().filter(|copy| *copy >= 0)?;
     // SAFETY: by contract.
     if loads(copy) && unsafe { needs_none_of_ours(file, copy, envp) } {
-        return Some(copy);
+        return Some(InKernel::Open(copy));
     }
     kernel::close(copy as isize);
     None

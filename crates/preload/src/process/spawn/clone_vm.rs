@@ -17,7 +17,7 @@ use super::actions::{Step, Steps};
 use super::order::{Attributes, Order, SETSIGMASK, apply, attributes, do_step, wait};
 use super::out_of_the_way;
 use crate::next;
-use crate::process::exec::{Whose, opened_for_child, whose};
+use crate::process::exec::{InKernel, Whose, in_kernel, whose};
 use crate::process::fork::Clone;
 use crate::process::hand_over;
 use crate::runtime::environ::{Environment, STATE_MAX};
@@ -38,14 +38,14 @@ const PATH_MAX: usize = 4096;
 /// What the child executes.
 enum Program {
     /// A path of the kernel's.
-    Path(*const c_char),
-    /// A descriptor: a copy of a file of ours, or a file of the kernel's that a mount shows.
-    Open(i32),
+    Kernel(*const c_char),
+    /// A file of ours.
+    Ours(InKernel),
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Program::Open(file) = self {
+        if let Program::Ours(InKernel::Open(file)) = self {
             kernel::close(*file);
         }
     }
@@ -207,10 +207,11 @@ fn run(child: &mut Child) -> i32 {
     let (argv, envp) = (child.order.argv as usize, child.environment.as_ptr() as usize);
     // SAFETY: the program's strings, and ours.
     let error = unsafe {
-        match *child.program {
-            Program::Path(path) => sys::raw(__NR_execve as usize, [path as usize, argv, envp, 0, 0, 0]),
-            Program::Open(file) => {
-                let args = [file as usize, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH as usize, 0];
+        match child.program {
+            Program::Kernel(path) => sys::raw(__NR_execve as usize, [*path as usize, argv, envp, 0, 0, 0]),
+            Program::Ours(InKernel::Path(text)) => sys::raw(__NR_execve as usize, [text.as_ptr() as usize, argv, envp, 0, 0, 0]),
+            Program::Ours(InKernel::Open(file)) => {
+                let args = [*file as usize, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH as usize, 0];
                 sys::raw(__NR_execveat as usize, args)
             }
         }
@@ -252,15 +253,20 @@ unsafe fn ready(order: &Order, steps: &Steps, text: &mut [u8; PATH_MAX]) -> Opti
     let (path, is_kernels) = unsafe { found(order, text) }?;
     if is_kernels {
         // SAFETY: a NUL-terminated path.
-        return unsafe { hand_over::loads_us(HERE, path, 0) }.then_some(Program::Path(path));
-    }
-    if steps.each().any(|step| matches!(step, Step::CloseFrom(_))) {
-        return None;
+        return unsafe { hand_over::loads_us(HERE, path, 0) }.then_some(Program::Kernel(path));
     }
     // SAFETY: by contract.
-    let file = unsafe { opened_for_child(path, order.envp) }?;
-    let file = out_of_the_way(steps, file as usize).ok()?;
-    Some(Program::Open(file as i32))
+    match unsafe { in_kernel(path, order.envp) }? {
+        InKernel::Open(file) if steps.each().any(|step| matches!(step, Step::CloseFrom(_))) => {
+            kernel::close(file);
+            None
+        }
+        InKernel::Open(file) => {
+            let file = out_of_the_way(steps, file as usize).ok()?;
+            Some(Program::Ours(InKernel::Open(file as i32)))
+        }
+        path => Some(Program::Ours(path)),
+    }
 }
 
 /// The kernel's program of an order, if that can be told beforehand.
