@@ -133,7 +133,7 @@ fn out_of_the_way(steps: &Steps, fd: usize) -> Result<usize, pm::Errno> {
     for step in steps.each() {
         match step {
             Step::Dup2(from, to) => highest = highest.max(from).max(to),
-            Step::Open { fd, .. } | Step::Close(fd) | Step::Fchdir(fd) => highest = highest.max(fd),
+            Step::Open { fd, .. } | Step::Close(fd) | Step::Fchdir(fd) | Step::TcSetPgrp(fd) => highest = highest.max(fd),
             _ => {}
         }
     }
