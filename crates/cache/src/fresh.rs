@@ -267,10 +267,13 @@ impl Cache {
             }
             let twin = self.fs().lookup(&own(cx), dir, new).ok();
             let may_be = match twin {
+                // Of a file with several names another one.
+                Some(twin) if twin.id == node.id => false,
                 Some(twin) => self.known_if(twin)?.is_some_and(|twin| twin.stamp.is_same_file(&known.stamp)),
                 None => true,
             };
-            if may_be && handle.child(cx, listed.name).is_ok_and(|original| is_what_was(known, &original)) {
+            let is_it = |original: Original| !original.has_names() && is_what_was(known, &original);
+            if may_be && handle.child(cx, listed.name).is_ok_and(is_it) {
                 found = Some((Name::new(new), twin));
             }
             Ok(())

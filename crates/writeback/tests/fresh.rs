@@ -256,6 +256,25 @@ fn a_moved_directory_is_known_by_when_it_was_made() {
     bench.end();
 }
 
+/// Goal: a file that is open loses a name that another program removes, though it has another one beside.
+#[test]
+fn an_open_file_loses_one_of_its_names() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("fresh-names", 1, How::Directory);
+    bench.warm();
+    let (top, low) = (bench.dir(""), bench.low.join("0"));
+    let hard = bench.dir("hard1");
+    assert_eq!(bench.dir("hard2"), hard);
+    bench.with(|cx| bench.cache.open(cx, hard, 1, 5)).unwrap();
+    std::fs::remove_file(low.join("hard1")).unwrap();
+    assert_eq!(bench.look(top, "hard1"), Look::Done);
+    assert!(!bench.has(top, "hard1"));
+    assert_eq!(bench.dir("hard2"), hard);
+    bench.end();
+}
+
 /// Goal: a directory that another program moves stays the one that programs have files open in, though it was brought by its new name
 /// before it was known to be the same.
 #[test]
