@@ -81,12 +81,13 @@ umount low/part
 
 # Below is gone: what it has not got can be had.
 rm -rf low c.img && mkdir low && mount -t tmpfs -o size=8M low low && echo here >low/f && seq 100000 >low/long && mkdir low/d && echo in >low/d/g
-timeout 60 "$bypath" run --no-fuse --leave --mount "host:$low:$at,cache=$image:64M,sync=image" -- bash -c 'cd "$1"; ls -R . >/dev/null; cat f >/dev/null; echo changed >>f; mkdir new && echo made >new/x && rm d/g' bash "$at" 2>err
+timeout 60 "$bypath" run --no-fuse --leave --mount "host:$low:$at,cache=$image:64M,sync=image" -- bash -c 'cd "$1"; ls -R . >/dev/null; cat f >/dev/null; echo changed >>f; mkdir new && echo made >new/x && rm d/g; echo begin >wide; truncate -s 2G wide; echo end >>wide' bash "$at" 2>err
 umount low
 timeout 60 "$bypath" run --no-fuse --mount "host:$low:$at,cache=$image" -- true 2>err && fail 'gone: another directory was taken for it'
 grep -q "cache of host:$low" err || fail "gone: $(cat err)"
 mkdir out && "$bypath" cache export "$image" out >said 2>err || fail "export: $(cat err)"
-same 'exported' "$(cat out/f out/new/x; find out -type f | sort | tr '\n' ' ')" $'here\nchanged\nmade\nout/f out/new/x '
+same 'exported' "$(cat out/f out/new/x; find out -type f | sort | tr '\n' ' ')" $'here\nchanged\nmade\nout/f out/new/x out/wide '
+same 'exported: a hole' "$(stat -c '%s' out/wide; [ $(stat -c %b out/wide) -lt 1000 ] && echo sparse; head -c 6 out/wide; tail -c 4 out/wide)" $'2147483652\nsparse\nbegin\nend'
 grep -q 'd/g' said || fail "export: removed names are not said: $(cat said)"
 rm "$image"
 

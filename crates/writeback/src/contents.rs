@@ -11,6 +11,8 @@ use cache::mutant::{self, Mutant};
 use cache::touch::{Range, Set, size_as_blocks};
 use pm::{Errno, UserSlice};
 
+/// Bytes of a hole that are appended as zeros.
+const HOLE_MAX: u64 = 1 << 20;
 /// Its owner may read and write a file.
 const OWNER_WRITES: u16 = 0o600;
 
@@ -152,6 +154,7 @@ impl Work<'_> {
         let size = self.plan.size_of(id, attr.size);
         // What is before it is below, or noted as changed in place.
         let tail = noted.appended_from();
+        let tail = if tail.is_some_and(|tail| self.has_wide_hole(id, (tail, size)) != Ok(false)) { None } else { tail };
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
@@ -201,6 +204,25 @@ impl Work<'_> {
             self.note_begun(id, Some(Appends::in_place(size)), (left, attr.mtime))?;
         }
         Ok(Wrote { is_merged: is_theirs || is_moved, looked: file.looked()?, mtime: attr.mtime })
+    }
+
+    /// Whether some of these bytes are a hole that is too wide to be appended as zeros: then they are written at their place, where
+    /// it stays one.
+    fn has_wide_hole(&self, id: u64, (from, to): (u64, u64)) -> Result<bool> {
+        let seek = |at, is_data| match self.cache.fs().seek(&self.cx, node(id), at, is_data) {
+            Ok(at) => Ok(at.min(to)),
+            Err(Error::Posix(Errno::ENXIO)) => Ok(to),
+            Err(error) => Err(image(error)),
+        };
+        let mut at = from;
+        while at < to {
+            let data = seek(at, true)?;
+            if data - at > HOLE_MAX {
+                return Ok(true);
+            }
+            at = seek(data, false)?.max(data + 1);
+        }
+        Ok(false)
     }
 
     /// Writes bytes of a node at the end of a file below; whether that end was not `expected`.

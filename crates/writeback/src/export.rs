@@ -5,13 +5,13 @@
 
 use crate::trusted::failed as by_kernel;
 use crate::{Failure, Result};
-use base::{Cx, Kind, Node};
+use base::{Cx, Error, Kind, Node};
 use cache::Cache;
-use pm::UserSlice;
+use pm::{Errno, UserSlice};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use vfs::Backend;
@@ -124,22 +124,37 @@ fn one(cache: &Cache, cx: &Cx, (node, kind): (Node, Kind), (target, path): (&Pat
     Ok(())
 }
 
-/// All bytes of a file; false if some are only below, where they can't be had: they are zeros then.
+/// All bytes of a file; false if some are only below, where they can't be had: they are zeros then. Holes stay holes.
 fn contents(cache: &Cache, cx: &Cx, node: Node, file: &mut std::fs::File) -> std::io::Result<bool> {
+    let io = |error: Error| std::io::Error::from_raw_os_error(error.errno().0);
+    let (size, known) = (cache.fs().attr(cx, node).map_err(io)?.size, cache.known_if(node).map_err(io)?);
+    // Before it a hole is to be fetched.
+    let end = known.map_or(0, |known| known.end);
     let (mut buffer, mut at, mut is_whole) = (vec![0u8; PIECE], 0u64, true);
     loop {
-        let came = match cache.read(cx, node, at, &[UserSlice::from_mut(&mut buffer)]) {
+        let mut len = PIECE;
+        if at >= end {
+            match cache.fs().seek(cx, node, at, true) {
+                Ok(data) => at = data,
+                Err(Error::Posix(Errno::ENXIO)) => break,
+                Err(error) => return Err(io(error)),
+            }
+            let hole = cache.fs().seek(cx, node, at, false).map_err(io)?;
+            len = (hole - at).min(PIECE as u64) as usize;
+        }
+        let came = match cache.read(cx, node, at, &[UserSlice::from_mut(&mut buffer[..len])]) {
             Ok(came) => came,
             Err(_) => {
                 is_whole = false;
-                let read = cache.fs().read(cx, node, at, &[UserSlice::from_mut(&mut buffer)]);
-                read.map_err(|error| std::io::Error::from_raw_os_error(error.errno().0))?
+                cache.fs().read(cx, node, at, &[UserSlice::from_mut(&mut buffer[..len])]).map_err(io)?
             }
         };
         if came == 0 {
-            return Ok(is_whole);
+            break;
         }
-        file.write_all(&buffer[..came])?;
+        file.write_all_at(&buffer[..came], at)?;
         at += came as u64;
     }
+    file.set_len(size.max(at))?;
+    Ok(is_whole)
 }

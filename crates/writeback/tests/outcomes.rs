@@ -345,3 +345,26 @@ fn names_of_one_file_are_linear() {
         assert!(more <= 3 * few.max(10) && many <= 3 * more.max(20), "{looks:?}");
     }
 }
+
+/// Goal: a hostile image makes a round write no terabytes of zeros. Method: bytes that were appended, in a file that the image
+/// has made longer without a note.
+#[test]
+fn a_wide_hole_stays_one() {
+    use std::os::unix::fs::MetadataExt;
+    if !may_run() {
+        return;
+    }
+    const SIZE: u64 = 4 << 30;
+    let bench = bench("hole", 1);
+    here(&bench, &[Append("f", 9)]);
+    bench.with(|cx| {
+        let top = bench.cache.lookup(cx, bench.cache.root(), b"0").unwrap();
+        let file = bench.cache.lookup(cx, top, b"f").unwrap();
+        let longer = base::SetAttr { size: Some(SIZE), size_checked: true, ..base::SetAttr::default() };
+        bench.cache.fs().set_attr(cx, file, &longer).unwrap();
+    });
+    let bytes = round(&bench).unwrap().bytes;
+    let there = low(&bench, "f").metadata().unwrap();
+    assert!(there.len() == SIZE && there.blocks() < 1000 && bytes < 1 << 20, "{} {} {bytes}", there.len(), there.blocks());
+    bench.end();
+}
