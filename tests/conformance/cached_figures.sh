@@ -28,8 +28,9 @@ same 'import' "$(grep -c 'it is a cache' err)" 1
 # What has come from below, and what waits to go there: there is no room for it, so it waits until there is.
 mkdir wide && mount -t tmpfs -o size=1M wide wide && mkdir wide/low && for i in $(seq 40); do head -c 1000 /dev/zero >wide/low/f$i; done
 figure() { python3 -c 'import json, sys; c = json.load(open(sys.argv[1]))[0]; print(*(c[key] for key in sys.argv[2:]))' "$@"; }
+# The server lists a directory itself when it has begun to watch it.
 cat >session.sh <<S
-cat m/f* >/dev/null; "$bypath" mounts --json >cold
+cat m/f* >/dev/null; sleep 1; "$bypath" mounts --json >cold
 cat m/f* >/dev/null; "$bypath" mounts --json >warm
 head -c 3000000 /dev/zero >m/new; "$bypath" mounts --json >dirty
 "$bypath" stats --prometheus >prometheus; "$bypath" cache status --json w.img >status

@@ -64,7 +64,7 @@ pub(crate) struct Pass<'a> {
     pub goes_on: &'a mut dyn FnMut() -> bool,
     /// Into directories below too.
     pub is_deep: bool,
-    /// Something can only be looked at when a round is over.
+    /// A move below can only be followed when a round is over.
     pub is_left: bool,
 }
 
@@ -149,7 +149,7 @@ impl Cache {
             match self.refresh_name(cx, (dir, handle), name.bytes(), depth, pass) {
                 // Gone meanwhile, by whoever.
                 Err(Error::Posix(Errno::ENOENT)) => {}
-                Err(error) if is_of_one(error) => pass.is_left |= error == Error::Posix(Errno::ESTALE),
+                Err(error) if is_of_one(error) => {}
                 result => result?,
             }
         }
@@ -201,7 +201,9 @@ impl Cache {
             if is_newer {
                 return Err(Errno::ESTALE.into());
             }
-            if let Some(new) = self.follow_within(cx, (dir, handle), name, (node, &known))? {
+            let followed = self.follow_within(cx, (dir, handle), name, (node, &known));
+            pass.is_left |= followed.is_err();
+            if let Some(new) = followed? {
                 return self.refresh_name(cx, (dir, handle), new.bytes(), depth, pass);
             }
             pass.round.gone += 1;
