@@ -6,7 +6,8 @@ use crate::below::{Dir, File, PIECE, join};
 use crate::outcome::Of;
 use crate::plan::{Appends, Noted, if_there, image, node};
 use crate::{Conflict, Failure, Id, Result, Work};
-use base::{Attr, Error, Kind, Node};
+use base::{Attr, Cx, Error, Kind, Node};
+use cache::Cache;
 use cache::mutant::{self, Mutant};
 use cache::touch::{Range, Set, size_as_blocks};
 use pm::{Errno, UserSlice};
@@ -15,6 +16,15 @@ use pm::{Errno, UserSlice};
 const HOLE_MAX: u64 = 1 << 20;
 /// Its owner may read and write a file.
 const OWNER_WRITES: u16 = 0o600;
+
+/// The next byte of a node, from `from` on, that is data, or is none; `to` where there is none before.
+pub(crate) fn seek_within(cache: &Cache, cx: &Cx, id: u64, (from, to): (u64, u64), is_data: bool) -> Result<u64> {
+    match cache.fs().seek(cx, node(id), from, is_data) {
+        Ok(at) => Ok(at.min(to)),
+        Err(Error::Posix(Errno::ENXIO)) => Ok(to),
+        Err(error) => Err(image(error)),
+    }
+}
 
 /// A file after its bytes were written.
 struct Wrote {
@@ -153,8 +163,7 @@ impl Work<'_> {
         let attr = self.cache.fs().attr(&self.cx, node(id)).map_err(image)?;
         let size = self.plan.size_of(id, attr.size);
         // What is before it is below, or noted as changed in place.
-        let tail = noted.appended_from();
-        let tail = if tail.is_some_and(|tail| self.has_wide_hole(id, (tail, size)) != Ok(false)) { None } else { tail };
+        let tail = noted.appended_from().filter(|tail| self.has_wide_hole(id, (*tail, size)) == Ok(false));
         let head = tail.unwrap_or(size);
         let runs: Vec<(u64, u64)> = noted.runs().iter().map(|(from, to)| (*from, (*to).min(head))).collect();
         let is_cut = noted.set.has(Set::SIZE);
@@ -209,11 +218,7 @@ impl Work<'_> {
     /// Whether some of these bytes are a hole that is too wide to be appended as zeros: then they are written at their place, where
     /// it stays one.
     fn has_wide_hole(&self, id: u64, (from, to): (u64, u64)) -> Result<bool> {
-        let seek = |at, is_data| match self.cache.fs().seek(&self.cx, node(id), at, is_data) {
-            Ok(at) => Ok(at.min(to)),
-            Err(Error::Posix(Errno::ENXIO)) => Ok(to),
-            Err(error) => Err(image(error)),
-        };
+        let seek = |at, is_data| seek_within(self.cache, &self.cx, id, (at, to), is_data);
         let mut at = from;
         while at < to {
             let data = seek(at, true)?;
@@ -316,11 +321,7 @@ impl Work<'_> {
         let fs = self.cache.fs();
         let mut from = from;
         while from < to {
-            let data = match fs.seek(&self.cx, at, from, true) {
-                Ok(data) => data.min(to),
-                Err(Error::Posix(Errno::ENXIO)) => to,
-                Err(error) => return Err(image(error)),
-            };
+            let data = seek_within(self.cache, &self.cx, at.id, (from, to), true)?;
             file.zero(from.max(end), data.min(below))?;
             from = data;
             if from >= to {

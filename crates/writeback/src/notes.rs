@@ -51,12 +51,12 @@ impl Work<'_> {
     }
 
     /// The round is over, though it keeps notes: what other programs move below moves here again.
-    pub fn note_over(&mut self) -> Result<()> {
-        for round in self.plan.rounds.clone() {
-            let touched = self.cache.touched();
-            let log = if_there(self.cache.fs().lookup(&self.cx, touched, Label::new(b'r', round).number()))?;
-            if let Some(log) = log {
-                if_there(self.cache.fs().unlink(&self.cx, log, Label::new(b'p', round).whole()))?;
+    pub fn note_over(&self) -> Result<()> {
+        let (fs, touched) = (self.cache.fs(), self.cache.touched());
+        for round in &self.plan.rounds {
+            let label = Label::new(b'p', *round);
+            if let Some(log) = if_there(fs.lookup(&self.cx, touched, label.number()))? {
+                if_there(fs.unlink(&self.cx, log, label.whole()))?;
             }
         }
         Ok(())

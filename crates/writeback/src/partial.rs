@@ -48,8 +48,10 @@ impl Work<'_> {
         let mut is_empty = true;
         let mut labels = names_in(self.cache, &self.cx, log)?;
         // As long as it is noted that bytes were appended, it is noted that they are below; and that the round is under way.
-        labels.sort_by_key(|label| {
-            label.first().map_or(0, |kind| b"wp".iter().position(|last| last == kind).map_or(0, |at| at + 1))
+        labels.sort_by_key(|label| match label.first() {
+            Some(b'p') => 2,
+            Some(b'w') => 1,
+            _ => 0,
         });
         for label in labels {
             let stays = match (label.first(), label.get(1..).and_then(Label::parse)) {

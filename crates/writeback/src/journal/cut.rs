@@ -8,13 +8,14 @@
 use super::record::{Body, NodeFact, Xattrs};
 use crate::attributes::extended_here;
 use crate::below::join;
+use crate::contents::seek_within;
 use crate::plan::{Noted, Plan, Spot, if_there, image, node};
 use crate::{Id, Result};
-use base::{Cx, Error, Kind};
+use base::{Cx, Kind};
 use cache::Cache;
 use cache::touch::CHUNK;
 use engine::lower::bits;
-use pm::{Errno, UserSlice};
+use pm::UserSlice;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Bytes of a block that is said or not.
@@ -186,11 +187,7 @@ impl Cutter {
 
     /// One run of bytes; below `end` holes are as they are below.
     fn say_range(&mut self, cache: &Cache, cx: &Cx, id: u64, (from, to): (u64, u64), end: u64, body: &mut Body) -> Result<()> {
-        let seek = |from, data| match cache.fs().seek(cx, node(id), from, data) {
-            Ok(at) => Ok(at.min(to)),
-            Err(Error::Posix(Errno::ENXIO)) => Ok(to),
-            Err(error) => Err(image(error)),
-        };
+        let seek = |from, is_data| seek_within(cache, cx, id, (from, to), is_data);
         let mut from = from;
         while from < to {
             let data = seek(from, true)?;
