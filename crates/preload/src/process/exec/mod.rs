@@ -306,12 +306,11 @@ impl Ready {
     /// Runs `exec`, which executes `copy`, a copy of `file` of ours, with those of the libraries it needs that only we have.
     fn with_libraries(&self, file: i32, copy: i32, exec: impl FnOnce() -> isize) -> isize {
         let Some(environment) = &self.environment else { return exec() };
-        let Some(mut libraries) = Copies::new() else { return ENOMEM };
         // SAFETY: the environment of the new program.
-        let given = unsafe { libraries::library_path(self.source) };
-        if let Err(error) = libraries.needs_of(file, copy, &Paths { given, wants: &|_| true }) {
-            return error;
-        }
+        let libraries = match unsafe { libraries_of_ours(file, copy, self.source) } {
+            Ok(libraries) => libraries,
+            Err(error) => return error,
+        };
         if libraries.count() == 0 {
             return exec();
         }
@@ -371,22 +370,23 @@ unsafe fn opened_in_kernel(file: i32, path: *const c_char, envp: Strings) -> Opt
     let copy =
         i32::try_from(program::copy_of(file, unsafe { CStr::from_ptr(path) }.to_bytes())).ok().filter(|copy| *copy >= 0)?;
     // SAFETY: by contract.
-    if loads(copy) && unsafe { needs_none_of_ours(file, copy, envp) } {
+    if loads(copy) && unsafe { libraries_of_ours(file, copy, envp) }.is_ok_and(|libraries| libraries.count() == 0) {
         return Some(InKernel::Open(copy));
     }
     kernel::close(copy as isize);
     None
 }
 
-/// Whether a program, `file` of ours, of which `copy` is one, needs no library that only we have.
+/// Copies of the libraries that a program, `file` of ours, of which `copy` is one, needs and only we have.
 ///
 /// # Safety
 /// `envp` is the environment of the new program.
-unsafe fn needs_none_of_ours(file: i32, copy: i32, envp: Strings) -> bool {
-    let Some(mut libraries) = Copies::new() else { return false };
+unsafe fn libraries_of_ours(file: i32, copy: i32, envp: Strings) -> Result<Copies, isize> {
+    let mut libraries = Copies::new().ok_or(ENOMEM)?;
     // SAFETY: by contract.
     let given = unsafe { libraries::library_path(envp) };
-    libraries.needs_of(file, copy, &Paths { given, wants: &|_| true }).is_ok() && libraries.count() == 0
+    libraries.needs_of(file, copy, &Paths { given, wants: &|_| true })?;
+    Ok(libraries)
 }
 
 /// What a person knows a program by: its path, or, where a descriptor is executed, the name that it is told.
