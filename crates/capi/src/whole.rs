@@ -21,20 +21,29 @@ pub unsafe extern "C" fn bp_read_path(
     if fd < 0 {
         return -1;
     }
+    // SAFETY: the caller's promise.
+    let result = unsafe { fill(ns, fd, out, len, offset) };
+    close_quietly(ns, fd);
+    result
+}
+
+/// Reads from `offset` on until `out` is full or the file ends; as `pread`.
+///
+/// # Safety
+/// `ns` is null or a namespace, `out` writable for `len` bytes.
+unsafe fn fill(ns: *const Namespace, fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
     let mut done = 0;
-    let result = loop {
+    loop {
         // SAFETY: `out` has `len` bytes, of which `done` are filled.
         let got = unsafe { bp_pread(ns, fd, out.cast::<u8>().add(done).cast(), len - done, offset + done as off_t) };
         if got <= 0 {
-            break if got < 0 { got } else { done as ssize_t };
+            return if got < 0 { got } else { done as ssize_t };
         }
         done += got as usize;
         if done == len {
-            break done as ssize_t;
+            return done as ssize_t;
         }
-    };
-    close_quietly(ns, fd);
-    result
+    }
 }
 
 /// Reads whole files, the bytes of one behind those of the one before. How many of them were looked at: those before the first that
@@ -79,20 +88,19 @@ unsafe fn read_whole(ns: *const Namespace, path: *const c_char, out: *mut c_void
     if fd < 0 {
         return Some(-(errno() as ssize_t));
     }
-    let (mut done, mut behind) = (0, 0u8);
-    let result = loop {
-        let is_full = done == len;
-        let (at, room) = if is_full { (&raw mut behind, 1) } else { (out.cast::<u8>().wrapping_add(done), len - done) };
-        // SAFETY: `out` has `len` bytes, of which `done` are filled; or one byte of ours.
-        match unsafe { bp_pread(ns, fd, at.cast(), room, done as off_t) } {
-            0 => break Some(done as ssize_t),
-            got if got < 0 => break Some(-(errno() as ssize_t)),
-            _ if is_full => break None,
-            got => done += got as usize,
-        }
-    };
+    let mut behind = 0u8;
+    // SAFETY: the caller's promise.
+    let mut got = unsafe { fill(ns, fd, out, len, 0) };
+    let mut is_more = false;
+    if got == len as ssize_t {
+        // SAFETY: room for one byte.
+        let more = unsafe { bp_pread(ns, fd, (&raw mut behind).cast(), 1, len as off_t) };
+        is_more = more > 0;
+        got = if more < 0 { more } else { got };
+    }
+    let result = if got < 0 { -(errno() as ssize_t) } else { got };
     close_quietly(ns, fd);
-    result
+    (!is_more).then_some(result)
 }
 
 /// Opens a regular file for reading and says where its bytes lie: `start` is null if not in one piece.
