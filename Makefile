@@ -137,7 +137,7 @@ programs-patched: build
 conformance-tests: build
 	$(STEP) 'conformance: as on tmpfs, on every way' env BYPATH=$(RELEASE)/bypath WITHOUT=$(WITHOUT) tests/conformance/run.sh $(CASES)
 
-# Each program on each way; CI has time for all of them on the first and the last, for a selection on the others.
+# Each program on each way; CI has time for all of them on the first and the last, `make nightly` for a selection on the others.
 program-tests-all:
 	@$(MAKE) --no-print-directory -k programs-run programs-run-patched programs-both programs-both-patched programs-mount
 programs-%: build
