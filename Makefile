@@ -88,7 +88,7 @@ newcomer:
 # The same without the minutes that optimising takes, and those of bypath-objects, in CI.
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \
-	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
+	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0; \
 	        WITHOUT=objects CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
 	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
 	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi

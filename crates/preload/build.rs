@@ -8,6 +8,10 @@ fn main() {
     // What a C compiler adds to the start and end of a library is not needed (there are no frames to register, no
     // destructors but ours), and lies on pages that nothing else at start is on.
     println!("cargo::rustc-link-arg-cdylib=-nostartfiles");
+    // What a start runs lies together.
+    let directory = std::env::var("CARGO_MANIFEST_DIR").expect("Cargo says where the package is");
+    println!("cargo::rerun-if-changed=start.ld");
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{directory}/start.ld");
     // Started as a program by the loader, it maps the one that it is told of.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         println!("cargo::rustc-link-arg-cdylib=-Wl,-e,bypath_mapped_start");

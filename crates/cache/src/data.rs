@@ -10,7 +10,7 @@ use pm::UserSlice;
 /// What is read at once where a file seems to be read in order, bytes.
 const AHEAD: u64 = 1 << 20;
 /// The same elsewhere.
-const AROUND: u64 = 128 << 10;
+pub(crate) const AROUND: u64 = 128 << 10;
 /// How often a file may change, or another process be faster, before we give up.
 const ATTEMPTS: u32 = 10_000;
 

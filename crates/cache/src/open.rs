@@ -1,13 +1,17 @@
 //! Opening a file: a descriptor means the file that has the name below at that moment, and no other.
 //!
 //! What is here of a file is read as it is. Of a file of which bytes are missing the original is compared first, by one look:
-//! else a file that was replaced a moment ago would be opened, of which nothing can be read any more. The fast path leaves
-//! such files to the slow one (`Fs::is_unsure`).
+//! else a file that was replaced a moment ago would be opened, of which nothing can be read any more. A small file that is
+//! opened for reading is brought at once, so that one which is replaced between open and read can be read, too. The fast path
+//! leaves such files to the slow one (`Fs::is_unsure`).
 
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use engine::lower::Stamp;
 use pm::sys::abi;
+
+/// A file of at most so many bytes is brought as it is opened: what a first read would bring.
+const SMALL: u64 = crate::data::AROUND;
 
 impl Cache {
     /// Before a node is opened. `ESTALE` if its name leads to another file below, or to none: then it is gone here, and the
@@ -21,9 +25,22 @@ impl Cache {
         }
         match self.compare_original(cx, node) {
             // A read reports what is wrong; the bytes that are here can be read.
-            Err(error) if error != Error::Posix(Errno::ESTALE) => Ok(()),
-            compared => compared,
+            Err(error) if error != Error::Posix(Errno::ESTALE) => return Ok(()),
+            compared => compared?,
         }
+        if flags & abi::O_ACCMODE == abi::O_WRONLY || flags & abi::O_TRUNC != 0 || !self.is_small(cx, node)? {
+            return Ok(());
+        }
+        match self.bring_bytes(cx, node, 0, SMALL) {
+            // Replaced since.
+            Err(Error::Posix(Errno::ESTALE)) => self.compare_original(cx, node),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file can be brought as it is opened. A daemon's is opened as often as the program asks for it.
+    fn is_small(&self, cx: &Cx, node: Node) -> Result<bool> {
+        Ok(!self.goes_by_names() && self.fs().hole(&own(cx), node, SMALL, u64::MAX)?.is_none())
     }
 
     fn compare_original(&self, cx: &Cx, node: Node) -> Result<()> {

@@ -6,6 +6,7 @@
 
 use crate::file::{advise, unmap};
 use crate::{Errno, sys::abi};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a huge page: what one entry of the processor's page tables maps in place of 512.
 pub const HUGE_PAGE: u64 = 2 << 20;
@@ -18,6 +19,14 @@ pub(crate) fn place(len: u64, map: impl Fn(usize, usize, u32) -> Result<usize, E
         return map(0, len as usize, 0);
     }
     let len = len.next_multiple_of(4096) as usize;
+    // Where the kernel has put one before, or would: below that there is room more often than not.
+    let place = map(wished(len), len, 0)?;
+    if place.is_multiple_of(HUGE_PAGE as usize) {
+        BELOW.store(place, Relaxed);
+        return Ok(place);
+    }
+    // SAFETY: ours, and nobody knows of it.
+    unsafe { unmap(place as *mut u8, len as u64) };
     let room = map(0, len + HUGE_PAGE as usize, 0)?;
     let (start, end) = (room.next_multiple_of(HUGE_PAGE as usize), room + len + HUGE_PAGE as usize);
     if start != room {
@@ -26,11 +35,26 @@ pub(crate) fn place(len: u64, map: impl Fn(usize, usize, u32) -> Result<usize, E
     }
     for (from, to) in [(room, start), (start + len, end)] {
         if from < to {
-            // SAFETY: ours, and nobody knows of it.
+            // SAFETY: as above.
             unsafe { unmap(from as *mut u8, (to - from) as u64) };
         }
     }
+    BELOW.store(start, Relaxed);
     Ok(start)
+}
+
+/// Where the last such mapping began.
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+
+/// The address to ask for: the kernel takes it if nothing is there.
+fn wished(len: usize) -> usize {
+    /// The program's other libraries lie below this one.
+    const OTHERS: usize = 64 << 20;
+    let below = match BELOW.load(Relaxed) {
+        0 => ((&raw const BELOW) as usize).saturating_sub(OTHERS),
+        below => below,
+    };
+    below.saturating_sub(len) & !(HUGE_PAGE as usize - 1)
 }
 
 /// Puts memory behind the huge pages that lie wholly in a range of a mapping on tmpfs: a fault for each in place of 32

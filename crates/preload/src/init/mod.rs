@@ -10,13 +10,13 @@ mod mapped;
 mod mem_test;
 mod refused;
 
+use crate::patch;
 use crate::process::{libraries, program};
 use crate::runtime::contents::Contents;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::saved::{DOMAIN, SAVED, SEGMENT_DIR, SITES, WAYS};
 use crate::runtime::tls::Tls;
 use crate::runtime::{environ, imports, kernel_path, operation, panic, phase, placeholders, signals, thread, tls};
-use crate::{patch, stdio};
 use attach::{Wishes, attach, refuse};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -72,8 +72,6 @@ pub fn start(tls: &Tls) -> bool {
         operation::leave(tls);
     }
     if begins && active {
-        // From now on streams may meet descriptors of ours.
-        stdio::table::prepare();
         program::settle();
         signals::start(tls::get());
         pm::signal::on_look(|| tls::get().pending.get() != 0);

@@ -13,8 +13,10 @@
 //!   gives them up before any kernel call that makes a descriptor.
 //! - No number below `HOLE` is free in the kernel (as far as our symbols have
 //!   seen). A pooled number below it is therefore the lowest free one.
+//! - Before there is the first placeholder, streams know descriptors of ours.
 
 use crate::runtime::{kernel, tls};
+use crate::stdio;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
 use pm::file::File;
@@ -55,6 +57,7 @@ fn is_directory(fd: u32) -> bool {
 
 /// As [`hold`], of a number with a handle of the kernel's directory under it.
 fn hold_directory(fd: u32) {
+    stdio::table::prepare();
     DIRECTORIES[fd as usize / 64].fetch_or(1 << (fd % 64), Relaxed);
     hold(fd);
 }
@@ -89,6 +92,7 @@ fn source() -> Option<u32> {
 
 /// A first placeholder, on the lowest number.
 fn open() -> Result<u32, Errno> {
+    stdio::table::prepare();
     let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: the path is NUL-terminated.
     let fd = match unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self".as_ptr(), flags) } {
@@ -321,6 +325,7 @@ pub fn adopt(fd: u32) -> bool {
 
 /// As [`hold`], of a number whose placeholder may be a handle of a directory.
 fn hold_found(fd: u32) {
+    stdio::table::prepare();
     match pm::host::kind_of(fd as i32) {
         Ok(mode) if mode & 0o170000 == 0o040000 => hold_directory(fd),
         _ => hold(fd),

@@ -7,6 +7,8 @@
 //!   entries go on to libc's functions.
 //! - Each entry is one word, stored whole: another thread in the middle of a call
 //!   sees the old or the new one, and both are right for a kernel descriptor.
+//! - The entries are ours before the program has its first descriptor of ours ([`crate::runtime::placeholders`]): a program
+//!   without one does not pay for the pages.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -15,7 +17,7 @@ use pm::sys::abi;
 
 use crate::direct;
 use crate::runtime::call::is_ours;
-use crate::runtime::{errno, phase, stores, tls};
+use crate::runtime::{errno, stores};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]
@@ -258,16 +260,4 @@ unsafe extern "C" fn stat(file: *mut File, out: *mut c_void) -> c_int {
     let libc = unsafe { core::mem::transmute::<usize, Libc>(libc_entry(4)) };
     // SAFETY: the arguments we were given.
     unsafe { libc(file, out) }
-}
-
-// Descriptors can come to us from the program before us, so streams must know
-// them from the start, not only after an `fopen` of ours.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = at_start;
-
-extern "C" fn at_start() {
-    if phase::is_active(tls::get()) {
-        prepare();
-    }
 }
