@@ -36,5 +36,5 @@ pub use passed::TOLD;
 pub use path::program::COPY_NAME_MAX;
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
-pub use text::{bad as bad_pointer, proc_fd};
+pub use text::{bad as bad_pointer, has_detours, proc_fd};
 pub use thread::{Room, ThreadState};

@@ -12,11 +12,10 @@ mod outside;
 pub(crate) mod program;
 
 use crate::descriptors::{CWD_FD, Entry};
-use crate::text::{self, decimal, needs_care};
+use crate::text::{self, decimal, has_detours};
 use crate::{Process, ThreadState};
 use base::{Cx, Error, Exit, Found, Kind, Last, Node, PATH_MAX, Walk};
 use core::sync::atomic::Ordering::Relaxed;
-use outside::may_hide_link;
 use pm::Errno;
 use pm::sys::abi;
 use vfs::Mount;
@@ -380,10 +379,7 @@ impl Process {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
-        if matches!(start, Start::Outside)
-            && thread.retry.get()
-            && (self.points_exist.load(Relaxed) || may_hide_link(thread, path))
-        {
+        if matches!(start, Start::Outside) && thread.retry.get() && self.may_enter_mount(thread, path) {
             start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {
@@ -425,7 +421,7 @@ impl Process {
         {
             return Ok(start);
         }
-        if path.dotted && needs_care(path.bytes) && self.door.has_kernel() {
+        if path.dotted && has_detours(path.bytes) && self.door.has_kernel() && self.may_enter_mount(thread, path.bytes) {
             return self.enter_outside_path(cx, thread, which, path.bytes, last);
         }
         Ok(Start::Outside)

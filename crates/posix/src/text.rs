@@ -110,9 +110,9 @@ unsafe fn scan(start: *const u8) -> Option<(usize, bool)> {
     Some((len, dotted))
 }
 
-/// Whether the text really has an empty, `.` or `..` component.
+/// Whether an absolute path has an empty, `.` or `..` component.
 #[cold]
-pub(crate) fn needs_care(path: &[u8]) -> bool {
+pub fn has_detours(path: &[u8]) -> bool {
     let mut parts = path.split(|&b| b == b'/').skip(1).peekable();
     while let Some(part) = parts.next() {
         if part == b"." || part == b".." || part.is_empty() && parts.peek().is_some() {

@@ -3,11 +3,13 @@
 use super::{CWD, Carry, Course, OpenFile, Place, Start, descriptor_name};
 use crate::descriptors::CWD_FD;
 use crate::handle::cwd::{put_before, put_directory_before};
-use crate::text::{self, needs_care};
+use crate::text::{self, has_detours};
 use crate::{Process, ThreadState};
 use base::{Cx, Error, Last, Node, PATH_MAX};
+use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
+use pm::file::File;
 use pm::sys::abi;
 use vfs::Mount;
 
@@ -42,7 +44,7 @@ impl Process {
             let course = Course { slot, mount, base: mount.root, rest };
             return self.go(cx, thread, which, course, last);
         }
-        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(thread, whole)) {
+        if !has_detours(whole) && !thread.retry.get() || !self.may_enter_mount(thread, whole) {
             return Ok(Place::Kernel);
         }
         match self.enter_outside_path(cx, thread, which, whole, last)? {
@@ -91,6 +93,39 @@ impl Process {
         name[len..].copy_from_slice(b"/0");
         // Of the calling process, or of one of its threads.
         descriptor_name(name).is_some_and(|(fd, rest)| fd == 0 && rest.is_empty()).then_some(file)
+    }
+
+    /// Whether an absolute path of the kernel's may lead into a mount. Cheaper than walking it; after the kernel said that the
+    /// path does not exist, or where it has detours.
+    pub(super) fn may_enter_mount(&self, thread: &ThreadState, path: &[u8]) -> bool {
+        let winds = has_detours(path);
+        if (!winds || self.avoids_mounts(thread, path)) && meets_no_link(thread, path) {
+            return false;
+        }
+        winds || self.points_exist.load(Relaxed) || may_hide_link(thread, path)
+    }
+
+    /// Whether a path, if it meets no symlink, comes neither to a mount point nor to a directory above one, which is there
+    /// whatever the kernel says.
+    fn avoids_mounts(&self, thread: &ThreadState, path: &[u8]) -> bool {
+        // SAFETY: used by walks through the kernel's namespace alone, and none is going on.
+        let [here, ..] = unsafe { &mut *thread.room().outside.get() };
+        let mut len = 0;
+        path.split(|&b| b == b'/').all(|name| match name {
+            b"" | b"." => true,
+            b".." => {
+                len = here[..len].iter().rposition(|&b| b == b'/').unwrap_or(0);
+                true
+            }
+            _ => {
+                let end = len + 1 + name.len();
+                let Some(place) = here.get_mut(len..end) else { return false };
+                place[0] = b'/';
+                place[1..].copy_from_slice(name);
+                len = end;
+                !self.mounts.named().any(|(_, mount)| under(mount.prefix(), &here[..end]))
+            }
+        })
     }
 
     /// Walks a path of the kernel's in user space, to see whether it enters a
@@ -198,10 +233,21 @@ fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
     (out[0] == b'/' && len < out.len() - 1).then_some(if len == 1 { 0 } else { len })
 }
 
+/// Whether the kernel, as far as it gets on an absolute path, meets no symlink. False where it does not say.
+fn meets_no_link(thread: &ThreadState, path: &[u8]) -> bool {
+    // SAFETY: used by walks through the kernel's namespace alone, and none is going on.
+    let [name, ..] = unsafe { &mut *thread.room().outside.get() };
+    let Some(text) = name.get_mut(..path.len() + 1) else { return false };
+    text[..path.len()].copy_from_slice(path);
+    text[path.len()] = 0;
+    let Ok(text) = CStr::from_bytes_with_nul(text) else { return false };
+    matches!(File::handle_followed(text), Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR))
+}
+
 /// After the kernel said that a path does not exist: whether a symlink may be
 /// the reason. Cheaper than walking it: from the end on, the first name that
 /// exists tells, because the kernel got that far.
-pub(super) fn may_hide_link(thread: &ThreadState, path: &[u8]) -> bool {
+fn may_hide_link(thread: &ThreadState, path: &[u8]) -> bool {
     // No walk through the kernel's namespace is going on in this thread yet: its room is free, and stacks are small.
     let name = thread.room().outside.get().cast::<u8>();
     let mut len = path.len().min(PATH_MAX - 1);
@@ -224,7 +270,7 @@ pub(super) fn may_hide_link(thread: &ThreadState, path: &[u8]) -> bool {
 
 /// A walk through the kernel's namespace, a component at a time.
 struct Outside<'b> {
-    /// Where it is: absolute, without links, no trailing slash.
+    /// Where it is: absolute, without links, no trailing slash; a NUL behind.
     here: &'b mut [u8; PATH_MAX],
     here_len: usize,
     /// What is left.
@@ -268,8 +314,9 @@ impl<'b> Outside<'b> {
         let name = &name[..len];
         let after = self.rest_at + lead + len;
         match name {
+            b"." | b".." if !self.is_in_directory(&above) => return Some(false),
             b"." => {}
-            b".." => self.here_len = self.here().iter().rposition(|&b| b == b'/').unwrap_or(0),
+            b".." => self.stand_at(self.here().iter().rposition(|&b| b == b'/').unwrap_or(0)),
             _ => {
                 let before = self.here_len;
                 let end = before + 1 + len;
@@ -300,6 +347,23 @@ impl<'b> Outside<'b> {
         Some(true)
     }
 
+    /// Goes back to the first `len` bytes of where it is.
+    fn stand_at(&mut self, len: usize) {
+        (self.here_len, self.here[len]) = (len, 0);
+    }
+
+    /// Whether it stands in a directory: of `.` and `..` the kernel asks that, as of any name.
+    fn is_in_directory(&self, above: impl Fn(&[u8]) -> bool) -> bool {
+        if self.here_len == 0 || above(self.here()) {
+            return true;
+        }
+        // SAFETY: all fields are integers, for which zero is a value.
+        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: a NUL-terminated name, and room for the answer.
+        let known = unsafe { pm::call!(abi::__NR_newfstatat, CWD, self.here.as_ptr(), &raw mut stat, abi::AT_SYMLINK_NOFOLLOW) };
+        known.is_ok() && stat.st_mode & abi::S_IFMT == abi::S_IFDIR
+    }
+
     /// Goes on with the link text in `spare`.
     fn follow(&mut self, before: usize, target: usize, after: usize) -> bool {
         self.links += 1;
@@ -310,7 +374,7 @@ impl<'b> Outside<'b> {
         self.spare[target..end].copy_from_slice(&self.rest[after..self.rest_len]);
         core::mem::swap(&mut self.rest, &mut self.spare);
         (self.rest_at, self.rest_len) = (0, end);
-        self.here_len = if self.rest[0] == b'/' { 0 } else { before };
+        self.stand_at(if self.rest[0] == b'/' { 0 } else { before });
         true
     }
 }

@@ -6,9 +6,9 @@ use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::operation::{block_signals, set_signals};
 use crate::runtime::tls::Tls;
-use crate::runtime::vfork_child::{BLOCKS_MAX, Descriptor, VforkChild, here, is_kernels, is_missing, settle};
+use crate::runtime::vfork_child::{BLOCKS_MAX, Descriptor, VforkChild, here, is_kernels, is_missing, settle, why_missing};
 use crate::runtime::{alloc, dispatch, errno, operation, phase, placeholders, signals, thread, tls};
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use pm::sys::{self, abi::*};
@@ -167,6 +167,13 @@ pub unsafe fn exec(dirfd: i32, path: *const c_char, argv: Strings, source: Strin
     // SAFETY: by contract.
     if dirfd != HERE || flags != 0 || unsafe { preloaded::has_suspects(source) || !is_kernels(path as usize) } {
         return None;
+    }
+    // A program that is looked for in each directory of a list is missing in most of them.
+    // SAFETY: it can be read up to its end.
+    if pm::faults::text_len(path.cast()).is_some()
+        && let Some(errno) = why_missing(unsafe { CStr::from_ptr(path) })
+    {
+        return Some(-(errno.0 as isize));
     }
     // SAFETY: by contract.
     if !unsafe { hand_over::loads_us(HERE, path, 0) } {

@@ -27,8 +27,10 @@ use crate::runtime::kernel::Who;
 use crate::runtime::operation::{block_signals, set_signals};
 use crate::runtime::tls::Tls;
 use crate::runtime::{child, dispatch, kernel, kernel_path, operation, phase, placeholders, thread, tls};
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
+use pm::Errno;
+use pm::file::File;
 use pm::sys::{self, abi::*};
 use posix::{CWD_FD, Entry, FD_MAX, ForkToken};
 
@@ -249,7 +251,7 @@ pub unsafe fn is_kernels(path: usize) -> bool {
     let Some(len) = pm::faults::text_len(path as *const u8) else { return true };
     // SAFETY: so many bytes have been read.
     let text = unsafe { core::slice::from_raw_parts(path as *const u8, len) };
-    let is_plain = text.first() == Some(&b'/') && !text.windows(2).any(|pair| matches!(pair, b"//" | b"/."));
+    let is_plain = text.first() == Some(&b'/') && !posix::has_detours(text);
     let may_name_ours = [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|begin| text.starts_with(begin));
     is_plain && !may_name_ours && PROCESS.mounts.find(text).is_none()
 }
@@ -274,9 +276,19 @@ unsafe fn by_path(path: usize, raw: impl FnOnce() -> isize) -> Option<isize> {
 /// # Safety
 /// `path` is an absolute, NUL-terminated path.
 pub unsafe fn is_missing(path: *const c_char) -> bool {
-    let mut text = [0u8; 1024];
     // SAFETY: by contract.
-    let bytes = unsafe { core::ffi::CStr::from_ptr(path) }.to_bytes();
+    let path = unsafe { CStr::from_ptr(path) };
+    why_missing(path).is_some() || is_missing_behind_links(path)
+}
+
+/// Why an absolute path of the kernel's leads nowhere, if it meets no symlink as far as it goes; `None` where that can't be told.
+pub fn why_missing(path: &CStr) -> Option<Errno> {
+    File::handle_followed(path).err().filter(|errno| matches!(*errno, Errno::ENOENT | Errno::ENOTDIR))
+}
+
+/// The same where there are symlinks that lead to something.
+fn is_missing_behind_links(path: &CStr) -> bool {
+    let (mut text, bytes) = ([0u8; 1024], path.to_bytes());
     let Some(room) = text.get_mut(..bytes.len()) else { return false };
     room.copy_from_slice(bytes);
     // From the first name on: each that is there must be what it seems.
@@ -291,7 +303,7 @@ pub unsafe fn is_missing(path: *const c_char) -> bool {
         let leads_on = unsafe { pm::call!(__NR_newfstatat, HERE, text.as_ptr(), stat.as_mut_ptr(), 0) }.is_ok();
         text[end] = before;
         match found {
-            Err(pm::Errno::ENOENT | pm::Errno::ENOTDIR) => return true,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return true,
             Ok(_) if leads_on => {}
             _ => return false,
         }

@@ -150,13 +150,17 @@ impl Ready {
             Whose::Kernel => {
                 // SAFETY: by contract.
                 let result = unsafe { self.start(dirfd, path, argv, flags) };
-                // SAFETY: by contract.
-                let ours = || unsafe { leads_in(dirfd, path, flags) || is_for_ours(dirfd, path, flags) };
-                if matches!(result, -2 | -20 | -13) && ours() {
-                    // SAFETY: by contract.
-                    return unsafe { self.exec_file(dirfd, path, argv, flags, level) };
+                if !matches!(result, -2 | -20 | -13) {
+                    return result;
                 }
-                result
+                // SAFETY: by contract.
+                match unsafe { leads_in(dirfd, path, flags) } {
+                    Some(error) if error != 0 => error,
+                    // SAFETY: by contract.
+                    None if !unsafe { is_for_ours(dirfd, path, flags) } => result,
+                    // SAFETY: by contract.
+                    _ => unsafe { self.exec_file(dirfd, path, argv, flags, level) },
+                }
             }
             // SAFETY: `posix` made these arguments.
             Whose::KernelAt(dirfd, path) => unsafe { self.start(dirfd, path, argv, flags) },

@@ -35,14 +35,15 @@ pub unsafe fn whose(dirfd: i32, path: *const c_char, flags: i32) -> Whose {
     }
 }
 
-/// A path that the kernel could not find leads into a mount (through symlinks).
+/// What the execution of a path that the kernel could not find comes to, if it leads into a mount (through symlinks): 0, or why
+/// it can't be executed.
 ///
 /// # Safety
 /// `path` is the program's.
-pub unsafe fn leads_in(dirfd: i32, path: *const c_char, flags: i32) -> bool {
+pub unsafe fn leads_in(dirfd: i32, path: *const c_char, flags: i32) -> Option<isize> {
     // SAFETY: by contract.
     let Served { result, ours } = unsafe { call::serve(__NR_faccessat2 as usize, access_args(dirfd, path, flags)) };
-    ours && result == 0
+    ours.then_some(result)
 }
 
 /// `faccessat2(dirfd, path, X_OK, AT_EACCESS | flags)`.

@@ -76,7 +76,7 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
 #[inline(never)]
 unsafe fn needs_us_after_all(order: &Order) -> bool {
     // SAFETY: by contract.
-    if !order.search && unsafe { leads_in(HERE, order.file, 0) } {
+    if !order.search && unsafe { leads_in(HERE, order.file, 0) }.is_some() {
         return true;
     }
     if PROCESS.hidden().next().is_none() {
