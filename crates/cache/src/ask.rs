@@ -1,6 +1,6 @@
 //! Bringing one name.
 
-use crate::lower::{Original, Target};
+use crate::lower::{Original, Path, Target};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use engine::lower::{Change, Fetched, Stamp, Whole};
@@ -29,9 +29,10 @@ impl Cache {
     /// A name that is not here: asks below. `ENOENT` if it is not there either; `unless` as in [`Cache::bring`].
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8], unless: u64) -> Result<Node> {
         let before = self.names_lead(cx, (dir, name))?;
-        let path = self.path(dir, name)?;
+        let mut room = Path::new();
+        let path = self.path(&mut room, dir, name)?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-        let (handle, original) = self.lower.at(cx, &path)?;
+        let (handle, original) = self.lower.at(cx, path)?;
         let target = Target::of(cx, &handle, &original)?;
         self.names_led(cx, before, (dir, name))?;
         self.bring(&own(cx), (dir, unless), name, &original, target.text())

@@ -36,7 +36,7 @@ impl Cache {
             if self.fs().is_uncompared(cx, found.0) != Ok(true) {
                 break;
             }
-            let _ = self.compare_at(cx, found.0, || self.path(dir, name));
+            let _ = self.compare_at(cx, found.0, |room| self.path(room, dir, name));
             let before = found.0.id;
             found = find()?;
             if found.0.id == before {
@@ -48,11 +48,11 @@ impl Cache {
 
     /// Compares a node with its original, unless that has been done. Its name may lead elsewhere afterwards.
     pub(crate) fn compare(&self, cx: &Cx, node: Node) -> Result<()> {
-        self.compare_at(cx, node, || self.path_to(cx, node))
+        self.compare_at(cx, node, |room| self.path_to(cx, room, node))
     }
 
     /// The same; `path` is that of the original.
-    fn compare_at(&self, cx: &Cx, node: Node, path: impl Fn() -> Result<Path>) -> Result<()> {
+    fn compare_at(&self, cx: &Cx, node: Node, path: impl Fn(&mut Path) -> Result<&Path>) -> Result<()> {
         if !self.fs().is_uncompared(cx, node)? {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Cache {
         if is_directory {
             self.fs().watch_soon(node);
         }
-        let is_same = match self.lower.look(cx, &path()?) {
+        let is_same = match self.lower.look(cx, path(&mut Path::new())?) {
             Ok(original) if known.is_dirty() => known.stamp.is_same_file(&original.stamp) && !is_directory,
             Ok(original) => known.stamp == original.stamp && (!is_directory || is_sure(&known)),
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => false,

@@ -159,18 +159,19 @@ impl Cache {
     }
 
     /// Path of the original of `name` in the directory `dir`, or, if that is empty, of `dir` itself, whatever it is.
-    fn path(&self, dir: Node, name: &[u8]) -> Result<Path> {
-        self.lower.path(|into| self.fs().path_of(dir, self.tree, into), name)
+    fn path<'r>(&self, room: &'r mut Path, dir: Node, name: &[u8]) -> Result<&'r Path> {
+        self.lower.path(room, |into| self.fs().path_of(dir, self.tree, into), name)
     }
 
     /// Path of the original of a node; of a file with several names by one of them that is still here.
-    fn path_to(&self, cx: &Cx, node: Node) -> Result<Path> {
-        match self.path(node, b"") {
+    fn path_to<'r>(&self, cx: &Cx, room: &'r mut Path, node: Node) -> Result<&'r Path> {
+        match self.path(room, node, b"").map(drop) {
+            Ok(()) => Ok(room),
             Err(Error::Posix(Errno::ENOENT)) if self.fs().names_here(node)? > 1 => {
                 self.fs().go_by_another_name(&own(cx), node, self.links)?;
-                self.path(node, b"")
+                self.path(room, node, b"")
             }
-            path => path,
+            Err(error) => Err(error),
         }
     }
 

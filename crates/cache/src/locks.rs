@@ -59,8 +59,9 @@ impl Cache {
         self.write_below(node)?;
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
-            let (path, leases) = (self.path_to(cx, node)?, daemon.leases());
-            let (dir, name) = parent(cx, daemon, &path)?;
+            let mut room = Path::new();
+            let (path, leases) = (self.path_to(cx, &mut room, node)?, daemon.leases());
+            let (dir, name) = parent(cx, daemon, path)?;
             leases.alone(&mut || {
                 if self.native.conflicting_lock(cx, node, lock)?.is_some() {
                     return Err(Errno::EAGAIN.into());
@@ -101,7 +102,7 @@ impl Cache {
     fn look_anew(&self, cx: &Cx, daemon: &dyn Below, node: Node) -> Result<()> {
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
-            let below = walk(cx, daemon, self.path_to(cx, node)?.text()?.to_bytes())?;
+            let below = walk(cx, daemon, self.path_to(cx, &mut Path::new(), node)?.text()?.to_bytes())?;
             daemon.doubt(below);
             let (known, original) = (self.known(node)?, Original::of_daemon(&daemon.attr(cx, below)?));
             self.names_led(cx, before, (node, b""))?;
@@ -212,8 +213,9 @@ impl Cache {
     /// A lock of others that conflicts with one, which nobody of the session has: the lease is had for that, and given up again.
     fn conflict_below(&self, cx: &Cx, daemon: &dyn Below, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         let before = self.names_lead(cx, (node, b""))?;
-        let path = self.path_to(cx, node)?;
-        let name = match parent(cx, daemon, &path) {
+        let mut room = Path::new();
+        let path = self.path_to(cx, &mut room, node)?;
+        let name = match parent(cx, daemon, path) {
             // Made here: nobody else knows it.
             Err(Error::Posix(Errno::ENOENT)) => return Ok(None),
             name => name?,

@@ -5,6 +5,7 @@
 //! opened for reading is brought at once, so that one which is replaced between open and read can be read, too. The fast path
 //! leaves such files to the slow one (`Fs::is_unsure`).
 
+use crate::lower::Path;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use engine::lower::Stamp;
@@ -52,7 +53,7 @@ impl Cache {
         if is_decided || self.is_touched(cx, (node, b""))? {
             return Ok(());
         }
-        let original = match self.lower.at(cx, &self.path(node, b"")?) {
+        let original = match self.lower.at(cx, self.path(&mut Path::new(), node, b"")?) {
             Ok((_, original)) => Some(original),
             Err(Error::Posix(Errno::ENOENT)) => None,
             Err(error) => return Err(error),
@@ -67,7 +68,7 @@ impl Cache {
 
     /// A name leads to another file below, or to none, and so it does here.
     fn look_again(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp)) -> Result<()> {
-        let handle = self.lower.handle(cx, &self.path(dir, b"")?)?;
+        let handle = self.lower.handle(cx, self.path(&mut Path::new(), dir, b"")?)?;
         match self.leave(cx, (dir, &handle), name, (node, looked), 0) {
             Ok(()) => {
                 // A name that is missing in a listed directory is not asked for below.

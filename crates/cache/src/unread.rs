@@ -5,6 +5,7 @@
 //! the bit and no original ([`UNKNOWN`]): so no fast path says anything of it but that it is listed, and whoever looks for
 //! it asks below, and is told why, or finds it.
 
+use crate::lower::Path;
 use crate::settle::elsewhere;
 use crate::{Cache, own};
 use base::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
@@ -75,7 +76,7 @@ impl Cache {
     pub(crate) fn ask_anew(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let before = self.names_lead(cx, (dir, name))?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-        self.lower.at(cx, &self.path(dir, name)?)?;
+        self.lower.at(cx, self.path(&mut Path::new(), dir, name)?)?;
         self.names_led(cx, before, (dir, name))?;
         match self.fs().lookup(&own(cx), dir, name) {
             Ok(node) => match self.unread(node)? {
@@ -93,7 +94,8 @@ impl Cache {
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-            let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(elsewhere)?;
+            let (handle, original) =
+                self.path_to(cx, &mut Path::new(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
             let text = if original.attr.kind == Kind::Symlink { handle.target(cx, out) } else { Err(Errno::ESTALE.into()) };
             self.names_led(cx, before, (node, b""))?;
             text

@@ -1,6 +1,6 @@
 //! Extended attributes: the original's, asked for each time. That there are none, as nearly always, is kept.
 
-use crate::lower::Handle;
+use crate::lower::{Handle, Path};
 use crate::settle::elsewhere;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
@@ -19,7 +19,8 @@ impl Cache {
             return Ok(None);
         }
         let before = self.names_lead(cx, (node, b""))?;
-        let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(elsewhere)?;
+        let (handle, original) =
+            self.path_to(cx, &mut Path::new(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
         self.names_led(cx, before, (node, b""))?;
         if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());

@@ -38,10 +38,15 @@ impl core::fmt::Debug for Lower {
     }
 }
 
-/// A path with its NUL.
+/// A path, up to a NUL. It stays where it was made: it is long to copy.
 pub struct Path([u8; PATH_MAX]);
 
 impl Path {
+    /// Room for one.
+    pub const fn new() -> Path {
+        Path([0; PATH_MAX])
+    }
+
     /// As text.
     pub fn text(&self) -> Result<&CStr> {
         CStr::from_bytes_until_nul(&self.0).map_err(|_| Error::Posix(Errno::ENAMETOOLONG))
@@ -87,8 +92,8 @@ impl Lower {
 
     /// The number that the device has: the known one where this is another file system, of which nothing is known.
     fn look_at_device(&self, known: u64, own: u64) -> Result<u64> {
-        let path = self.path(|into| Ok(into.len()), b"")?;
-        let (dir, path) = self.begin(&path)?;
+        let mut room = Path::new();
+        let (dir, path) = self.begin(self.path(&mut room, |into| Ok(into.len()), b"")?)?;
         let root = File::plain_in(dir.as_ref(), path, abi::O_PATH | abi::O_DIRECTORY)?;
         let now = vfs::host::attr_and_device(&root.statx()?)?.1;
         let is_same = || -> Result<bool> {
@@ -118,16 +123,17 @@ impl Lower {
         self.daemon.is_some_and(|daemon| daemon.lacks() & what != 0)
     }
 
-    /// A path below it: `tail` writes what follows the root to the end of its room and says where that begins; then `name`.
-    pub fn path(&self, tail: impl FnOnce(&mut [u8]) -> Result<usize>, name: &[u8]) -> Result<Path> {
-        let mut path = [0; PATH_MAX];
-        let room = PATH_MAX - 1 - if name.is_empty() { 0 } else { name.len() + 1 };
-        let from = tail(&mut path[..room])?;
-        let mut len = self.len + (room - from);
+    /// A path below it, in `room`: `tail` writes what follows the root to the end of the room that it gets and says where that
+    /// begins; then `name`.
+    pub fn path<'r>(&self, room: &'r mut Path, tail: impl FnOnce(&mut [u8]) -> Result<usize>, name: &[u8]) -> Result<&'r Path> {
+        let path = &mut room.0;
+        let end = PATH_MAX - 1 - if name.is_empty() { 0 } else { name.len() + 1 };
+        let from = tail(&mut path[..end])?;
+        let mut len = self.len + (end - from);
         if self.len > from {
             return Err(Errno::ENAMETOOLONG.into());
         }
-        path.copy_within(from..room, self.len);
+        path.copy_within(from..end, self.len);
         path[..self.len].copy_from_slice(&self.root[..self.len]);
         if !name.is_empty() {
             path[len] = b'/';
@@ -138,8 +144,8 @@ impl Lower {
             path[0] = b'/';
             len = 1;
         }
-        path[len..].fill(0);
-        Ok(Path(path))
+        path[len] = 0;
+        Ok(room)
     }
 
     /// The directory in which a path is to be looked for, and what is left of the path: where the root leads through what a
