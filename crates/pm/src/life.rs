@@ -40,21 +40,34 @@ pub enum Look {
 
 /// What is kept of this process: PID, namespace and time.
 static OWN: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// The PID of the process that this one was forked from; 0: not known.
+static PARENT: AtomicU64 = AtomicU64::new(0);
 
 /// This process, and a time at which it lived: that of the first call.
+///
+/// A look into `/proc` costs a new process twenty microseconds, so a child takes its parent's word for the namespace: a parent in
+/// another one would have no PID here.
 pub fn own() -> Who {
     let pid = pid();
-    if OWN[0].load(Relaxed) != u64::from(pid) {
-        OWN[1].store(namespace(), Relaxed);
+    let kept = |index: usize| OWN[index].load(Relaxed);
+    if kept(0) != u64::from(pid) {
+        let parent = u64::from(parent());
+        if parent != 0 && parent == kept(0) {
+            // On its parent's memory, perhaps: what is kept is the parent's.
+            return Who { pid, namespace: kept(1), since: now() };
+        }
+        if parent == 0 || parent != PARENT.load(Relaxed) {
+            OWN[1].store(namespace(), Relaxed);
+        }
         OWN[2].store(now(), Relaxed);
         OWN[0].store(u64::from(pid), Relaxed);
     }
-    Who { pid, namespace: OWN[1].load(Relaxed), since: OWN[2].load(Relaxed) }
+    Who { pid, namespace: kept(1), since: kept(2) }
 }
 
 /// In a forked child: it is another process, in another namespace perhaps.
 pub fn forget() {
-    OWN[0].store(0, Relaxed);
+    PARENT.store(OWN[0].swap(0, Relaxed), Relaxed);
 }
 
 /// Nanoseconds since boot, of the clock by which the kernel notes when processes begin.
@@ -68,6 +81,11 @@ pub fn now() -> u64 {
 fn pid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call!(abi::__NR_getpid) }.unwrap_or(0) as u32
+}
+
+fn parent() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(abi::__NR_getppid) }.unwrap_or(0) as u32
 }
 
 impl Who {
@@ -257,6 +275,47 @@ mod tests {
         for text in [&b""[..], b"pid:[", b"pid:[]x", b"pid:[12", b"mnt:[12]", b"pid:[1 2]", b"pid:[99999999999999999999]"] {
             assert_eq!(bracketed(text), None, "{text:?}");
         }
+    }
+
+    /// Goal: a child knows its namespace, whether it is its parent's or another one. Method: children by fork, which note that
+    /// they are, or do not; with a namespace of their own where that is allowed (root).
+    #[test]
+    fn children_know_their_namespace() {
+        // The namespace for children stays this thread's, and ends with it.
+        std::thread::spawn(|| {
+            own();
+            for unshares in [false, true] {
+                // SAFETY: no pointers.
+                if unshares && unsafe { call!(abi::__NR_unshare, abi::CLONE_NEWPID) }.is_err() {
+                    std::println!("skip a namespace of its own: not allowed");
+                    break;
+                }
+                for forgets in [false, true] {
+                    // SAFETY: the child makes system calls and ends.
+                    let child = unsafe { call!(abi::__NR_clone, abi::SIGCHLD, 0, 0, 0, 0) }.unwrap();
+                    if child == 0 {
+                        if forgets {
+                            forget();
+                        }
+                        let (known, twice) = (own(), own());
+                        let is_right = known.namespace == namespace() && known.namespace != 0 && known.pid == pid();
+                        let code = u32::from(!(is_right && twice.namespace == known.namespace && twice.since >= known.since));
+                        // SAFETY: ends the child.
+                        let _ = unsafe { call!(abi::__NR_exit_group, code) };
+                    }
+                    let mut status = 0u32;
+                    // SAFETY: room for the answer.
+                    unsafe { call!(abi::__NR_wait4, child, &raw mut status, 0, 0) }.unwrap();
+                    assert_eq!(status, 0, "unshares: {unshares}, forgets: {forgets}");
+                    if unshares {
+                        // Its first process has ended, and with it the namespace.
+                        break;
+                    }
+                }
+            }
+        })
+        .join()
+        .unwrap();
     }
 
     /// Goal: only what is proven dead is told to be. Method: ourselves, and a child, as a zombie and gone, with times
