@@ -309,7 +309,7 @@ impl Process {
         if self.mappings.is_empty() {
             return;
         }
-        for index in 0..MAPS_MAX {
+        for index in 0..self.known(table).len() {
             let old = table[index];
             if old.end <= start || end <= old.start {
                 continue;
@@ -348,7 +348,7 @@ impl Process {
         let (old_len, new_len) = (pages(old_len).unwrap_or(0), pages(new_len).unwrap_or(0));
         let cx = self.cx(thread);
         self.mappings.with(|table| {
-            let mine = table.iter().position(|m| m.start <= address && address < m.end);
+            let mine = self.known(table).iter().position(|m| m.start <= address && address < m.end);
             if let Some(index) = mine
                 && new_len > old_len
             {

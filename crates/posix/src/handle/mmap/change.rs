@@ -58,7 +58,7 @@ impl Process {
     }
 
     /// As much of the table as was ever used.
-    fn known<'t>(&self, table: &'t [Mapping; MAPS_MAX]) -> &'t [Mapping] {
+    pub(super) fn known<'t>(&self, table: &'t [Mapping; MAPS_MAX]) -> &'t [Mapping] {
         &table[..self.mappings.high.load(Relaxed) as usize]
     }
 
@@ -197,7 +197,7 @@ impl Process {
     fn remove(&self, thread: &ThreadState, start: usize, end: usize) -> Option<base::Result<()>> {
         let cx = self.cx(thread);
         self.mappings.with(|table| {
-            let one = table.iter().find(|one| one.start <= start && start < one.end)?;
+            let one = self.known(table).iter().find(|one| one.start <= start && start < one.end)?;
             if !one.shared || !start.is_multiple_of(PAGE) || end > one.end {
                 return Some(err(Errno::EINVAL));
             }

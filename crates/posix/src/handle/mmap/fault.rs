@@ -57,7 +57,9 @@ impl Process {
         }
         let cx = self.cx(thread);
         self.mappings.with(|table| {
-            let Some(index) = table.iter().position(|m| m.start <= address && address < m.end) else { return MapFault::NotOurs };
+            let Some(index) = self.known(table).iter().position(|m| m.start <= address && address < m.end) else {
+                return MapFault::NotOurs;
+            };
             if !bus && self.is_first_store(&table[index], address & !(PAGE - 1)) {
                 return if self.first_store(&cx, table, index) { MapFault::Filled } else { MapFault::NotOurs };
             }
