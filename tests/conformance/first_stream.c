@@ -1,7 +1,9 @@
 // A stream of the C library meets its first file of a mount in each way that a descriptor can come to be: the stream itself, open
 // already on something else, is never opened anew.
 // ways: short both host cached
+// flags: -pthread
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,30 @@ static void by_vfork(void) {
     dup2(open("f", O_RDWR | O_APPEND), fileno(other));
 }
 
+// A child is forked while another thread opens the first file: it has none of that thread, and its streams work.
+static volatile int go;
+static void *opens(void *name) {
+    while (!go) {}
+    close(open(name, O_RDWR | O_CREAT, 0644));
+    return NULL;
+}
+static int fork_beside(int turn) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, opens, "f");
+    go = 1;
+    for (volatile int i = 0; i < turn * 20; i++) {}
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        FILE *file = fopen("g", "w");
+        _exit(!file || fprintf(file, "x") != 1 || fclose(file));
+    }
+    int status;
+    waitpid(child, &status, 0);
+    pthread_join(thread, NULL);
+    return status != 0;
+}
+
 static const struct {
     const char *name;
     void (*come)(void);
@@ -50,6 +76,7 @@ static const struct {
 
 int main(int argc, char **argv) {
     char path[4096];
+    if (argc > 2) return fork_beside(atoi(argv[2]));
     if (argc > 1) {
         printf("written by the program that was executed\n");
         fflush(stdout);
@@ -82,4 +109,18 @@ int main(int argc, char **argv) {
         if (result) fclose(result);
         remove("f");
     }
+    int failed = 0;
+    for (int turn = 0; turn < 200; turn++) {
+        char number[12];
+        snprintf(number, sizeof number, "%d", turn);
+        pid_t child = fork();
+        if (child == 0) {
+            execl(self, self, "beside", number, NULL);
+            _exit(96);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        failed += status != 0;
+    }
+    printf("beside a fork: %d failed\n", failed);
 }

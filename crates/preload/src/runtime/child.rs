@@ -3,6 +3,7 @@
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::tls::Tls;
 use crate::runtime::{alloc, count, operation, sanitizers, thread};
+use crate::stdio;
 use posix::ForkToken;
 
 /// First thing in it, within an operation.
@@ -13,6 +14,7 @@ pub fn begins(tls: &Tls, token: ForkToken) {
     operation::forget(tls);
     count::forget(tls);
     sanitizers::again();
+    stdio::table::fork_child();
     // It is the first thread now.
     tls.own_stack.set(0);
     tls.shared.set(0);

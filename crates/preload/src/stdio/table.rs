@@ -17,7 +17,7 @@ use pm::sys::abi;
 
 use crate::direct;
 use crate::runtime::call::is_ours;
-use crate::runtime::{errno, stores};
+use crate::runtime::{errno, operation, stores, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]
@@ -115,12 +115,26 @@ pub fn prepare() -> bool {
 
 #[cold]
 fn prepare_once() -> bool {
-    while let Err(state) = STATE.compare_exchange(UNTRIED, BUSY, AcqRel, Acquire) {
-        if state != BUSY {
-            return state == DONE;
+    let tls = tls::get();
+    // A handler of this thread's that wants the same would wait for ever.
+    operation::enter(tls);
+    let done = loop {
+        match STATE.compare_exchange(UNTRIED, BUSY, AcqRel, Acquire) {
+            Ok(_) => break prepare_alone(),
+            Err(BUSY) => core::hint::spin_loop(),
+            Err(state) => break state == DONE,
         }
-        core::hint::spin_loop();
-    }
+    };
+    operation::leave(tls);
+    done
+}
+
+/// In a forked child: the thread that was at it is not here. It may have got to any entry.
+pub fn fork_child() {
+    let _ = STATE.compare_exchange(BUSY, UNTRIED, AcqRel, Relaxed);
+}
+
+fn prepare_alone() -> bool {
     // SAFETY: written by the loader before any code of ours runs, and never again.
     let symbols = unsafe { (&raw const bypath_stdio_symbols).read_volatile() };
     let places = symbols.tables.map(|table| find(table, &symbols.functions));
@@ -134,14 +148,29 @@ fn prepare_once() -> bool {
     done
 }
 
-/// Address of the five entries in the table, if they are there.
+/// Our functions, in the order of the entries.
+fn ours() -> [usize; ENTRIES] {
+    [
+        read as *const () as usize,
+        write as *const () as usize,
+        seek as *const () as usize,
+        close as *const () as usize,
+        stat as *const () as usize,
+    ]
+}
+
+/// Address of the five entries in the table, if they are there: libc's, or ours.
 fn find(table: usize, functions: &[usize; ENTRIES]) -> Option<usize> {
     if table == 0 || functions.contains(&0) {
         return None;
     }
+    let ours = ours();
     (0..=TABLE_WORDS - ENTRIES).map(|i| table + i * 8).find(|&at| {
-        // SAFETY: the table of this libc has TABLE_WORDS words.
-        (0..ENTRIES).all(|k| unsafe { ((at + k * 8) as *const usize).read() } == functions[k])
+        (0..ENTRIES).all(|k| {
+            // SAFETY: the table of this libc has TABLE_WORDS words.
+            let word = unsafe { ((at + k * 8) as *const usize).read() };
+            word == functions[k] || word == ours[k]
+        })
     })
 }
 
@@ -149,13 +178,6 @@ fn find(table: usize, functions: &[usize; ENTRIES]) -> Option<usize> {
 /// pages are read-only before and after.
 fn set(places: &[usize]) -> bool {
     let (Some(first), Some(last)) = (places.first(), places.last()) else { return true };
-    let ours: [usize; ENTRIES] = [
-        read as *const () as usize,
-        write as *const () as usize,
-        seek as *const () as usize,
-        close as *const () as usize,
-        stat as *const () as usize,
-    ];
     let start = first & !4095;
     let len = ((last + ENTRIES * 8 + 4095) & !4095) - start;
     // SAFETY: pages of libc's relocated data; they stay readable.
@@ -163,7 +185,7 @@ fn set(places: &[usize]) -> bool {
         return false;
     }
     for at in places {
-        for (k, &function) in ours.iter().enumerate() {
+        for (k, function) in ours().into_iter().enumerate() {
             // SAFETY: aligned words of the table, writable now; readers load whole words.
             unsafe { &*((at + k * 8) as *const AtomicUsize) }.store(function, Release);
         }
