@@ -29,7 +29,7 @@ impl Cache {
     /// A name that is not here: asks below. `ENOENT` if it is not there either; `unless` as in [`Cache::bring`].
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8], unless: u64) -> Result<Node> {
         let before = self.names_lead(cx, (dir, name))?;
-        let mut room = Path::new();
+        let mut room = Path::room();
         let path = self.path(&mut room, dir, name)?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
         let (handle, original) = self.lower.at(cx, path)?;

@@ -62,7 +62,7 @@ impl Cache {
         if is_directory {
             self.fs().watch_soon(node);
         }
-        let is_same = match self.lower.look(cx, path(&mut Path::new())?) {
+        let is_same = match self.lower.look(cx, path(&mut Path::room())?) {
             Ok(original) if known.is_dirty() => known.stamp.is_same_file(&original.stamp) && !is_directory,
             Ok(original) => known.stamp == original.stamp && (!is_directory || is_sure(&known)),
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => false,

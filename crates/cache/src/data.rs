@@ -73,7 +73,8 @@ impl Cache {
     pub(crate) fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let before = self.names_lead(cx, (node, b""))?;
-        let file = self.lower.open(cx, self.path_to(cx, &mut Path::new(), node).map_err(elsewhere)?, false).map_err(elsewhere)?;
+        let file =
+            self.lower.open(cx, self.path_to(cx, &mut Path::room(), node).map_err(elsewhere)?, false).map_err(elsewhere)?;
         let original = file.original(cx)?;
         self.names_led(cx, before, (node, b""))?;
         if known.stamp.has_same_contents(&original.stamp) {

@@ -94,7 +94,7 @@ impl Cache {
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
         let mut pass = Pass { round: Round::default(), goes_on, is_deep: true, is_left: false };
         // Where the directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
-        let (handle, mut original) = self.lower.at(cx, self.path(&mut Path::new(), self.tree, b"")?)?;
+        let (handle, mut original) = self.lower.at(cx, self.path(&mut Path::room(), self.tree, b"")?)?;
         if handle.child(cx, PARK).is_ok() {
             // Of a round that is under way, and nothing that anybody sees here.
             original.stamp.nlink = original.stamp.nlink.saturating_sub(1);
@@ -225,7 +225,7 @@ impl Cache {
                 let is_left = is_newer && known.stamp != original.stamp;
                 return if is_left { Err(Errno::ESTALE.into()) } else { self.refresh_rights(cx, node, &original, &known.stamp) };
             }
-            let (handle, original) = self.lower.at(cx, self.path(&mut Path::new(), dir, name)?)?;
+            let (handle, original) = self.lower.at(cx, self.path(&mut Path::room(), dir, name)?)?;
             self.names_led(cx, before, (dir, name))?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
         }

@@ -52,7 +52,7 @@ impl Cache {
             return Ok(false);
         }
         // A round has noted before that it has other names.
-        let handle = self.lower.handle(cx, self.path(&mut Path::new(), dir, b"")?)?;
+        let handle = self.lower.handle(cx, self.path(&mut Path::room(), dir, b"")?)?;
         let (known, original) = (self.known(node)?, handle.child(cx, text(name, &mut [0; 256])?)?);
         if known.stamp != original.stamp || self.fs().lookup(&own(cx), dir, name)?.id != node.id {
             return Ok(true);
@@ -136,7 +136,7 @@ impl Cache {
 
     /// Whether a node's name leads to this original below: another file may have got the number of one that has gone.
     fn is_at_its_name(&self, cx: &Cx, node: Node, original: &Original) -> bool {
-        let there = self.path_to(cx, &mut Path::new(), node).and_then(|path| self.lower.look(cx, path));
+        let there = self.path_to(cx, &mut Path::room(), node).and_then(|path| self.lower.look(cx, path));
         there.is_ok_and(|there| there.stamp.is_same_file(&original.stamp) && there.stamp.ctime == original.stamp.ctime)
     }
 

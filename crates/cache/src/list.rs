@@ -16,7 +16,7 @@ impl Cache {
             return Ok(());
         }
         let moves = self.names_lead(&cx, (dir, b""))?;
-        let lower = self.lower.open(who, self.path(&mut Path::new(), dir, b"")?, true)?;
+        let lower = self.lower.open(who, self.path(&mut Path::room(), dir, b"")?, true)?;
         let mut before = lower.must_be_directory(who)?;
         self.names_led(&cx, moves, (dir, b""))?;
         if !before.stamp.is_same_file(&self.known(dir)?.stamp) {

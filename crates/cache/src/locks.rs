@@ -59,7 +59,7 @@ impl Cache {
         self.write_below(node)?;
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
-            let mut room = Path::new();
+            let mut room = Path::room();
             let (path, leases) = (self.path_to(cx, &mut room, node)?, daemon.leases());
             let (dir, name) = parent(cx, daemon, path)?;
             leases.alone(&mut || {
@@ -102,7 +102,7 @@ impl Cache {
     fn look_anew(&self, cx: &Cx, daemon: &dyn Below, node: Node) -> Result<()> {
         self.settled(cx, (node, b""), || {
             let before = self.names_lead(cx, (node, b""))?;
-            let below = walk(cx, daemon, self.path_to(cx, &mut Path::new(), node)?.text()?.to_bytes())?;
+            let below = walk(cx, daemon, self.path_to(cx, &mut Path::room(), node)?.text()?.to_bytes())?;
             daemon.doubt(below);
             let (known, original) = (self.known(node)?, Original::of_daemon(&daemon.attr(cx, below)?));
             self.names_led(cx, before, (node, b""))?;
@@ -213,7 +213,7 @@ impl Cache {
     /// A lock of others that conflicts with one, which nobody of the session has: the lease is had for that, and given up again.
     fn conflict_below(&self, cx: &Cx, daemon: &dyn Below, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         let before = self.names_lead(cx, (node, b""))?;
-        let mut room = Path::new();
+        let mut room = Path::room();
         let path = self.path_to(cx, &mut room, node)?;
         let name = match parent(cx, daemon, path) {
             // Made here: nobody else knows it.

@@ -75,7 +75,7 @@ impl From<Error> for Mismatch {
 pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool, Mismatch> {
     let cx = &own(who);
     let lower = origin.lower()?;
-    let directory = lower.open(who, lower.path(&mut Path::new(), |into| Ok(into.len()), b"")?, true)?;
+    let directory = lower.open(who, lower.path(&mut Path::room(), |into| Ok(into.len()), b"")?, true)?;
     let root = directory.must_be_directory(who)?;
     let identity = origin.identity(&root, directory.file_system())?;
     let is_one = || fs.cache_of() != Err(Error::Posix(Errno::ENODATA));

@@ -53,7 +53,7 @@ impl Cache {
         if is_decided || self.is_touched(cx, (node, b""))? {
             return Ok(());
         }
-        let original = match self.lower.at(cx, self.path(&mut Path::new(), node, b"")?) {
+        let original = match self.lower.at(cx, self.path(&mut Path::room(), node, b"")?) {
             Ok((_, original)) => Some(original),
             Err(Error::Posix(Errno::ENOENT)) => None,
             Err(error) => return Err(error),
@@ -68,7 +68,7 @@ impl Cache {
 
     /// A name leads to another file below, or to none, and so it does here.
     fn look_again(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp)) -> Result<()> {
-        let handle = self.lower.handle(cx, self.path(&mut Path::new(), dir, b"")?)?;
+        let handle = self.lower.handle(cx, self.path(&mut Path::room(), dir, b"")?)?;
         match self.leave(cx, (dir, &handle), name, (node, looked), 0) {
             Ok(()) => {
                 // A name that is missing in a listed directory is not asked for below.

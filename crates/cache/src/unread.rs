@@ -76,7 +76,7 @@ impl Cache {
     pub(crate) fn ask_anew(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let before = self.names_lead(cx, (dir, name))?;
         self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
-        self.lower.at(cx, self.path(&mut Path::new(), dir, name)?)?;
+        self.lower.at(cx, self.path(&mut Path::room(), dir, name)?)?;
         self.names_led(cx, before, (dir, name))?;
         match self.fs().lookup(&own(cx), dir, name) {
             Ok(node) => match self.unread(node)? {
@@ -95,7 +95,7 @@ impl Cache {
             let before = self.names_lead(cx, (node, b""))?;
             self.fs().count_fetched(Fetched { questions: 1, ..Fetched::default() });
             let (handle, original) =
-                self.path_to(cx, &mut Path::new(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
+                self.path_to(cx, &mut Path::room(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
             let text = if original.attr.kind == Kind::Symlink { handle.target(cx, out) } else { Err(Errno::ESTALE.into()) };
             self.names_led(cx, before, (node, b""))?;
             text

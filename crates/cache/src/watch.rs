@@ -72,7 +72,7 @@ impl Cache {
 
     /// The original of a directory, open, to be watched and listed. `ESTALE` while its path leads to another one below.
     pub fn open_below(&self, cx: &Cx, dir: Node) -> Result<Handle> {
-        let handle = self.lower.open(cx, self.path(&mut Path::new(), dir, b"")?, true)?;
+        let handle = self.lower.open(cx, self.path(&mut Path::room(), dir, b"")?, true)?;
         if self.known(dir)?.stamp.is_same_file(&handle.original(cx)?.stamp) { Ok(handle) } else { Err(Errno::ESTALE.into()) }
     }
 
@@ -117,7 +117,7 @@ impl Cache {
             return Ok(Look::Later);
         }
         // A move here of a directory above it is not made below yet.
-        let handle = match self.lower.handle(cx, self.path(&mut Path::new(), dir, b"")?) {
+        let handle = match self.lower.handle(cx, self.path(&mut Path::room(), dir, b"")?) {
             Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)) => return Ok(Look::Later),
             handle => handle?,
         };
@@ -162,7 +162,7 @@ impl Cache {
             return Ok(Look::Done);
         }
         let there = |(dir, name): (Node, &[u8])| {
-            self.lower.handle(cx, self.path(&mut Path::new(), dir, b"")?)?.child(cx, text(name, &mut [0; 256])?)
+            self.lower.handle(cx, self.path(&mut Path::room(), dir, b"")?)?.child(cx, text(name, &mut [0; 256])?)
         };
         match (there(from), there(to)) {
             (Err(Error::Posix(Errno::ENOENT)), Ok(moved)) if known.stamp.is_same_file(&moved.stamp) && !moved.has_names() => {}
@@ -278,7 +278,7 @@ impl Cache {
 
     /// What the original of a directory is like now.
     pub fn see(&self, cx: &Cx, dir: Node) -> Result<Seen> {
-        Ok(Seen(self.lower.at(cx, self.path(&mut Path::new(), dir, b"")?)?.1))
+        Ok(Seen(self.lower.at(cx, self.path(&mut Path::room(), dir, b"")?)?.1))
     }
 
     /// All names of a directory have been looked at that had changed when it was seen so.

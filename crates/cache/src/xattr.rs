@@ -20,7 +20,7 @@ impl Cache {
         }
         let before = self.names_lead(cx, (node, b""))?;
         let (handle, original) =
-            self.path_to(cx, &mut Path::new(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
+            self.path_to(cx, &mut Path::room(), node).and_then(|path| self.lower.at(cx, path)).map_err(elsewhere)?;
         self.names_led(cx, before, (node, b""))?;
         if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());

@@ -43,7 +43,7 @@ pub struct Path([u8; PATH_MAX]);
 
 impl Path {
     /// Room for one.
-    pub const fn new() -> Path {
+    pub const fn room() -> Path {
         Path([0; PATH_MAX])
     }
 
@@ -92,7 +92,7 @@ impl Lower {
 
     /// The number that the device has: the known one where this is another file system, of which nothing is known.
     fn look_at_device(&self, known: u64, own: u64) -> Result<u64> {
-        let mut room = Path::new();
+        let mut room = Path::room();
         let (dir, path) = self.begin(self.path(&mut room, |into| Ok(into.len()), b"")?)?;
         let root = File::plain_in(dir.as_ref(), path, abi::O_PATH | abi::O_DIRECTORY)?;
         let now = vfs::host::attr_and_device(&root.statx()?)?.1;

@@ -10,13 +10,13 @@ mod mapped;
 mod mem_test;
 mod refused;
 
-use crate::patch;
 use crate::process::{libraries, program};
 use crate::runtime::contents::Contents;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::saved::{DOMAIN, SAVED, SEGMENT_DIR, SITES, WAYS};
 use crate::runtime::tls::Tls;
 use crate::runtime::{environ, imports, kernel_path, operation, panic, phase, placeholders, signals, thread, tls};
+use crate::{patch, stdio};
 use attach::{Wishes, attach, refuse};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -101,6 +101,7 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     if get(environment::PASSIVE).is_some() {
         return false;
     }
+    stdio::table::start();
     // Before anything of ours is held: the keys of a terminal stop this process between two operations.
     signals::watch_stops();
     let state = thread::state(tls);

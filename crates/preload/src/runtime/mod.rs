@@ -16,6 +16,7 @@ pub mod environ;
 pub mod errno;
 pub mod faults;
 pub mod front_end;
+pub mod hook;
 pub mod identity;
 pub mod imports;
 pub mod kernel;

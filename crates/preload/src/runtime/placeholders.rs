@@ -13,10 +13,10 @@
 //!   gives them up before any kernel call that makes a descriptor.
 //! - No number below `HOLE` is free in the kernel (as far as our symbols have
 //!   seen). A pooled number below it is therefore the lowest free one.
-//! - Before there is the first placeholder, streams know descriptors of ours.
+//! - Before there is the first placeholder, [`BEFORE_FIRST`] is called: streams know descriptors of ours by then.
 
+use crate::runtime::hook::Hook;
 use crate::runtime::{kernel, tls};
-use crate::stdio;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
 use pm::file::File;
@@ -36,6 +36,9 @@ static POOL: AtomicU64 = AtomicU64::new(0);
 static HOLE: AtomicU32 = AtomicU32::new(0);
 /// A number that probably carries a placeholder.
 static SOURCE: AtomicU32 = AtomicU32::new(0);
+
+/// Called before there is a first placeholder, and at times later.
+pub static BEFORE_FIRST: Hook = Hook::none();
 
 /// Numbers for `posix`.
 pub struct Placeholders;
@@ -57,7 +60,7 @@ fn is_directory(fd: u32) -> bool {
 
 /// As [`hold`], of a number with a handle of the kernel's directory under it.
 fn hold_directory(fd: u32) {
-    stdio::table::prepare();
+    BEFORE_FIRST.call();
     DIRECTORIES[fd as usize / 64].fetch_or(1 << (fd % 64), Relaxed);
     hold(fd);
 }
@@ -92,7 +95,7 @@ fn source() -> Option<u32> {
 
 /// A first placeholder, on the lowest number.
 fn open() -> Result<u32, Errno> {
-    stdio::table::prepare();
+    BEFORE_FIRST.call();
     let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: the path is NUL-terminated.
     let fd = match unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self".as_ptr(), flags) } {
@@ -325,7 +328,7 @@ pub fn adopt(fd: u32) -> bool {
 
 /// As [`hold`], of a number whose placeholder may be a handle of a directory.
 fn hold_found(fd: u32) {
-    stdio::table::prepare();
+    BEFORE_FIRST.call();
     match pm::host::kind_of(fd as i32) {
         Ok(mode) if mode & 0o170000 == 0o040000 => hold_directory(fd),
         _ => hold(fd),

@@ -17,6 +17,8 @@ use pm::sys::abi;
 
 use crate::direct;
 use crate::runtime::call::is_ours;
+use crate::runtime::child::IN_CHILD;
+use crate::runtime::placeholders::BEFORE_FIRST;
 use crate::runtime::{errno, operation, stores, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
@@ -102,6 +104,14 @@ const REFUSED: u32 = 2;
 const BUSY: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(UNTRIED);
 
+/// From now on they do so before the program has its first descriptor of ours.
+pub fn start() {
+    BEFORE_FIRST.set(|| {
+        prepare();
+    });
+    IN_CHILD.set(fork_child);
+}
+
 /// Makes libc's streams work on our descriptors; `false` if this libc's tables
 /// are not the ones we know. Cheap after the first call.
 #[inline]
@@ -130,7 +140,7 @@ fn prepare_once() -> bool {
 }
 
 /// In a forked child: the thread that was at it is not here. It may have got to any entry.
-pub fn fork_child() {
+fn fork_child() {
     let _ = STATE.compare_exchange(BUSY, UNTRIED, AcqRel, Relaxed);
 }
 
