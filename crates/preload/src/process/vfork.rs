@@ -169,11 +169,12 @@ pub unsafe fn exec(dirfd: i32, path: *const c_char, argv: Strings, source: Strin
         return None;
     }
     // A program that is looked for in each directory of a list is missing in most of them.
-    // SAFETY: it can be read up to its end.
-    if pm::faults::text_len(path.cast()).is_some()
-        && let Some(errno) = why_missing(unsafe { CStr::from_ptr(path) })
-    {
-        return Some(-(errno.0 as isize));
+    if pm::faults::text_len(path.cast()).is_some() {
+        // SAFETY: it can be read up to its end.
+        let path = unsafe { CStr::from_ptr(path) };
+        if let Some(errno) = why_missing(path) {
+            return Some(-(errno.0 as isize));
+        }
     }
     // SAFETY: by contract.
     if !unsafe { hand_over::loads_us(HERE, path, 0) } {
